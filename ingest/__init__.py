@@ -1,0 +1,1 @@
+"""Facts in, facts kept: events, intake, log, drain, store, feedback, keys, importers."""

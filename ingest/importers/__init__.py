@@ -1,0 +1,1 @@
+"""Histories of other agents, read into facts."""
