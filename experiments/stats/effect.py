@@ -1,0 +1,52 @@
+"""An answer of a test, and the tails of the distributions it is read from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from scipy.special import stdtr, stdtrit
+
+from ingest.errors import BadInput
+
+Scale = Literal["absolute", "relative"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Treatment against control, or the reason why there is no honest answer.
+
+    Where `reason` is not None every number is None: neither 0 nor 1 is put in an answer's place.
+    Otherwise `estimate`, `std_error` and `ci` are in the units of `scale`: those of the metric for
+    "absolute", parts of the control's value for "relative" (0.1 is +10 %). `p_value` is two-sided,
+    `ci` covers 1 - `alpha`, and it excludes 0 exactly when `p_value` < `alpha`. `n_control` and
+    `n_treatment` count units.
+    """
+
+    estimate: float | None
+    std_error: float | None
+    df: float | None
+    statistic: float | None
+    p_value: float | None
+    ci: tuple[float, float] | None
+    alpha: float
+    scale: Scale
+    method: str
+    n_control: int
+    n_treatment: int
+    reason: str | None = None
+
+
+def student_p(statistic: float, df: float) -> float:
+    """Two-sided p of Student's t; both tails by the lower one, so no small p is lost to 1 - p."""
+    # scipy.special, not scipy.stats: 1.5 µs instead of 79 µs a tail.
+    return 2 * float(stdtr(df, -abs(statistic)))
+
+
+def student_quantile(alpha: float, df: float) -> float:
+    """The t that |T| exceeds with probability `alpha`."""
+    return -float(stdtrit(df, alpha / 2))
+
+
+def check_alpha(alpha: float) -> None:
+    """Nothing, or BadInput if `alpha` is no error rate."""
+    if not 0 < alpha < 1:
+        raise BadInput.of("alpha", f"must be in (0, 1), not {alpha}")

@@ -1,0 +1,145 @@
+"""HTTP intake: facts, feedback, keys."""
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from ingest.errors import Conflict, NotFound, TooLarge, WrongType
+from ingest.feedback import Feedback, Rating
+from ingest.intake import Intake, Receipt
+from ingest.keys import Keys, Principal
+from ingest.store import Store
+from ingest.web import read_body, requires
+from ingest.wire import read_one, split_batch
+
+MAX_EVENTS = 1_000
+_BATCH = "application/cloudevents-batch+json"
+_SINGLE = "application/cloudevents+json"
+
+
+class NewKey(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    scopes: Annotated[tuple[str, ...], Field(min_length=1)]
+    label: str = ""
+
+
+class IngestApi:
+    """The routes of this room, bound to what they need."""
+
+    def __init__(self, intake: Intake, store: Store, feedback: Feedback, keys: Keys) -> None:
+        self._intake, self._store, self._feedback, self._keys = intake, store, feedback, keys
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["facts"])
+        may_send = requires(self._keys, "ingest")
+        send, read, admin = (
+            Depends(requires(self._keys, scope)) for scope in ("ingest", "analyst", "admin")
+        )
+        router.add_api_route(
+            "/v1/events", self.accept, methods=["POST"], dependencies=[send], openapi_extra=_BODY
+        )
+        router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
+        router.add_api_route("/v1/feedback", self._rate(may_send), methods=["POST"])
+        router.add_api_route(
+            "/v1/feedback/{id}", self.withdraw, methods=["DELETE"], dependencies=[send]
+        )
+        router.add_api_route("/v1/keys", self.keys, dependencies=[admin])
+        router.add_api_route(
+            "/v1/keys", self.create_key, methods=["POST"], status_code=201, dependencies=[admin]
+        )
+        router.add_api_route(
+            "/v1/keys/{id}", self.revoke_key, methods=["DELETE"], status_code=204,
+            dependencies=[admin],
+        )  # fmt: skip
+        return router
+
+    async def accept(
+        self,
+        request: Request,
+        content_type: Annotated[str, Header()] = "application/json",
+        thumbwheel_sent_at: Annotated[AwareDatetime | None, Header()] = None,
+    ) -> dict[str, Any]:
+        """A verdict for each event, in the order sent; the accepted ones are durable."""
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind not in (_BATCH, _SINGLE, "application/json"):
+            raise WrongType(f"content-type {kind!r}; send {_BATCH} or {_SINGLE}")
+        body = await read_body(request)
+        batch = [read_one(body)] if kind == _SINGLE else split_batch(body)
+        if len(batch) > MAX_EVENTS:
+            raise TooLarge(f"{len(batch)} events; send at most {MAX_EVENTS} a request")
+        receipt = await run_in_threadpool(self._intake.take, batch, sent_at=thumbwheel_sent_at)
+        return _answer(receipt)
+
+    def event(self, id: str, source: str | None = None) -> Response:  # noqa: A002
+        """The fact as stored, with when and where it was received."""
+        found = self._store.events(id, source=source)
+        if not found:
+            raise NotFound(f"no event {id} is queryable yet")
+        if len(found) > 1:
+            raise Conflict(f"several sources have an event {id}; add ?source=…")
+        row = found[0]
+        extra = {
+            "received_at": _utc(row["received_at"]),
+            "sent_at": _utc(row["sent_at"]),
+            "clock": row["clock"] or None,
+            "position": row["position"],
+        }
+        # The event's own text goes out as it came in; re-encoding could change its bytes.
+        text = row["text"].rstrip()[:-1] + "," + json.dumps(extra)[1:]
+        return Response(text, media_type="application/json")
+
+    def _rate(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature
+        def rate(rating: Rating, who: Annotated[Principal, Depends(may_send)]) -> dict[str, Any]:
+            """The rating is durable, as the rater's current one for this target and name."""
+            given = self._feedback.give(rating, rater=rating.rater or f"key:{who.key_id}")
+            return {"id": given.id, "revision": given.revision}
+
+        return rate
+
+    def withdraw(self, id: str) -> dict[str, Any]:  # noqa: A002
+        """The rating no longer counts."""
+        given = self._feedback.withdraw(id)
+        return {"id": given.id, "revision": given.revision, "withdrawn": True}
+
+    def keys(self) -> dict[str, Any]:
+        return {"keys": self._keys.all()}
+
+    def create_key(self, wanted: NewKey) -> dict[str, Any]:
+        """The only time the secret is shown."""
+        key_id, secret = self._keys.create(wanted.scopes, label=wanted.label)
+        return {"id": key_id, "key": secret, "scopes": wanted.scopes}
+
+    def revoke_key(self, id: str) -> None:  # noqa: A002
+        self._keys.revoke(id)
+
+
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            _BATCH: {
+                "schema": {"type": "array", "items": {"type": "object"}, "maxItems": MAX_EVENTS}
+            },
+            _SINGLE: {"schema": {"type": "object"}},
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+        },
+    }
+}
+
+
+def _answer(receipt: Receipt) -> dict[str, Any]:
+    results = [
+        {"id": v.id, "status": v.status} | ({"reason": v.reason} if v.reason else {})
+        for v in receipt.results
+    ]
+    counts = {s: receipt.count(s) for s in ("accepted", "duplicate", "rejected")}
+    return {"results": results, **counts, "position": receipt.position}
+
+
+def _utc(time: datetime | None) -> str | None:
+    return time.replace(tzinfo=UTC).isoformat() if time else None

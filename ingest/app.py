@@ -1,0 +1,88 @@
+"""One FastAPI app out of rooms: health, readiness, metrics, and errors that name the fix."""
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from ingest.errors import ThumbwheelError
+from ingest.web import install_problems
+
+
+@dataclass(frozen=True)
+class Meter:
+    """A number that an operator watches. `read` gives it by label value, "" for none."""
+
+    name: str
+    help: str
+    read: Callable[[], Mapping[str, float]]
+    label: str | None = None
+    counter: bool = True
+
+    def family(self) -> Metric:
+        kind = CounterMetricFamily if self.counter else GaugeMetricFamily
+        family = kind(self.name, self.help, labels=[self.label] if self.label else [])
+        for value, number in self.read().items():
+            family.add_metric([value] if self.label else [], number)
+        return family
+
+
+@dataclass(frozen=True)
+class _Collector:
+    meters: tuple[Meter, ...] = field(default_factory=tuple)
+
+    def collect(self) -> Iterable[Metric]:
+        return [meter.family() for meter in self.meters]
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+
+def create_app(
+    title: str,
+    routers: Iterable[APIRouter],
+    *,
+    ready: Mapping[str, Callable[[], object]],
+    meters: Iterable[Meter] = (),
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
+    """The app.
+
+    Args:
+        title: Of the OpenAPI document.
+        routers: One per room.
+        ready: Named checks; each raises a ThumbwheelError that says what is wrong.
+        meters: What `/metrics` shows.
+        lifespan: Starts and stops what must live as long as the app.
+    """
+    app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
+    install_problems(app)
+    for router in routers:
+        app.include_router(router)
+    registry = CollectorRegistry()
+    registry.register(_Collector(tuple(meters)))
+
+    def readyz() -> JSONResponse:
+        """200 when every part answers; else 503 with the names of those that do not."""
+        causes = {name: cause for name, check in ready.items() if (cause := _cause(check))}
+        return JSONResponse({"ready": not causes, "causes": causes}, 503 if causes else 200)
+
+    def metrics() -> Response:
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    app.add_api_route("/healthz", lambda: {"alive": True}, include_in_schema=False)
+    app.add_api_route("/readyz", readyz, include_in_schema=False)
+    app.add_api_route("/metrics", metrics, include_in_schema=False)
+    return app
+
+
+def _cause(check: Callable[[], object]) -> str | None:
+    try:
+        check()
+    except ThumbwheelError as error:
+        return error.detail
+    return None

@@ -1,0 +1,81 @@
+"""Control data (keys, feedback revisions, experiments, checkpoints): SQLite, or PostgreSQL."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, OperationalError
+
+from ingest.errors import BadInput, Unavailable
+
+METADATA = MetaData()
+"""Every room hangs its tables here; `open_control` creates the missing ones."""
+
+
+def open_control(url: str) -> Engine:
+    """The control database with all tables.
+
+    Args:
+        url: `sqlite:///folder/control.db` or `postgresql+psycopg://…`.
+
+    Raises: BadInput for another url, Unavailable when it does not answer.
+    """
+    try:
+        dialect = make_url(url).get_backend_name()
+        engine = create_engine(url, pool_pre_ping=dialect != "sqlite")
+    except ArgumentError as error:
+        raise BadInput.of("control", "expected sqlite:///path or postgresql+psycopg://…") from error
+    if dialect == "sqlite":
+        _begin_immediate(engine)
+    with _boundary():
+        METADATA.create_all(engine)
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection that sees what is committed and never waits for a writer."""
+    with (
+        _boundary(),
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction, alone among writers; committed at the end, undone by any error."""
+    with _boundary(), engine.begin() as connection:
+        yield connection
+
+
+def utc_now() -> str:
+    """ISO 8601 in UTC, sortable as text."""
+    return datetime.now(UTC).isoformat()
+
+
+def _begin_immediate(engine: Engine) -> None:
+    """SQLite takes the write lock at BEGIN, so that read-then-write cannot fail half-way."""
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _record: object) -> None:  # noqa: ANN401 - DBAPI
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA busy_timeout = 10000")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("isolation_level") != "AUTOCOMMIT":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _boundary() -> Iterator[None]:
+    try:
+        yield
+    except OperationalError as error:
+        raise Unavailable(f"control database: {error.orig}") from error

@@ -1,0 +1,150 @@
+"""What the HTTP doors of all rooms share: bodies within bounds, keys, errors as problem+json."""
+
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Annotated, Any
+
+import zstandard
+from fastapi import FastAPI, Header, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from ingest.errors import (
+    BadInput,
+    FieldError,
+    Forbidden,
+    ThumbwheelError,
+    TooLarge,
+    Unauthorized,
+    Unreadable,
+    WrongType,
+)
+from ingest.keys import Keys, Principal
+
+MAX_BODY_BYTES = 20 << 20
+PROBLEM_JSON = "application/problem+json"
+
+
+def requires(keys: Keys, scope: str) -> Callable[[str], Principal]:
+    """A FastAPI dependency: who asks, if their key has the scope.
+
+    Raises: Unauthorized without a valid key, Forbidden without the scope.
+    """
+
+    def check(authorization: Annotated[str, Header()] = "") -> Principal:
+        kind, _, secret = authorization.partition(" ")
+        if kind.lower() != "bearer" or not secret:
+            raise Unauthorized("send `Authorization: Bearer <key>`")
+        principal = keys.check(secret.strip())
+        if scope not in principal.scopes:
+            raise Forbidden(f"this key lacks the scope '{scope}'")
+        return principal
+
+    return check
+
+
+async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The decompressed body. Raises: TooLarge as soon as it is, WrongType, Unreadable."""
+    body = await _collect(request.stream(), limit)
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding in ("", "identity"):
+        return body
+    if encoding == "gzip":
+        return _gunzip(body, limit)
+    if encoding == "zstd":
+        return _unzstd(body, limit)
+    raise WrongType(f"content-encoding {encoding!r}; send gzip, zstd or none")
+
+
+async def _collect(chunks: AsyncIterator[bytes], limit: int) -> bytes:
+    parts, size = [], 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise TooLarge(f"the body is larger than {limit} bytes; send smaller batches")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def _gunzip(body: bytes, limit: int) -> bytes:
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        data = inflate.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise Unreadable("the body is not gzip") from error
+    return _within(data, limit, whole=inflate.eof and not inflate.unused_data)
+
+
+def _unzstd(body: bytes, limit: int) -> bytes:
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body) as reader:
+            data = reader.read(limit + 1)
+        whole = zstandard.frame_content_size(body) in (-1, len(data))
+    except zstandard.ZstdError as error:
+        raise Unreadable("the body is not zstd") from error
+    return _within(data, limit, whole=whole)
+
+
+def _within(data: bytes, limit: int, *, whole: bool) -> bytes:
+    if len(data) > limit:
+        raise TooLarge(f"the body unpacks to more than {limit} bytes; send smaller batches")
+    if not whole:
+        raise Unreadable("the compressed body is cut short or has bytes after its end")
+    return data
+
+
+def problem(error: ThumbwheelError) -> JSONResponse:
+    """The error as RFC 9457 has it."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": error.title,
+        "status": error.status,
+        "detail": error.detail,
+    }
+    if error.errors:
+        body["errors"] = [{"field": e.field, "detail": e.detail} for e in error.errors]
+    headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s else {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(body, error.status, headers, PROBLEM_JSON)
+
+
+def install_problems(app: FastAPI) -> None:
+    """Every error of the app reaches its client as problem+json, without a stack trace."""
+
+    async def ours(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, ThumbwheelError)  # noqa: S101 - registered for this class only
+        return problem(error)
+
+    async def fields(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+        return problem(_bad_fields(error))
+
+    async def routing(_request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)  # noqa: S101 - as above
+        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code}
+        return JSONResponse(body, error.status_code, error.headers, PROBLEM_JSON)
+
+    async def unknown(_request: Request, _error: Exception) -> JSONResponse:
+        return problem(ThumbwheelError("something broke here; the server's log has the details"))
+
+    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
+        ThumbwheelError: ours,
+        RequestValidationError: fields,
+        HTTPException: routing,
+        Exception: unknown,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def _bad_fields(error: RequestValidationError) -> ThumbwheelError:
+    problems = error.errors()
+    if problems and problems[0]["type"] == "json_invalid":
+        return Unreadable(f"the body is not JSON: {problems[0]['ctx'].get('error', '')}")
+    found = tuple(
+        FieldError(".".join(str(part) for part in item["loc"][1:]) or "body", item["msg"])
+        for item in problems
+    )
+    return BadInput("; ".join(f"{e.field}: {e.detail}" for e in found), errors=found)
