@@ -75,7 +75,7 @@ class IngestApi:
         receipt = await run_in_threadpool(self._intake.take, batch, sent_at=thumbwheel_sent_at)
         return _answer(receipt)
 
-    def event(self, id: str, source: str | None = None) -> Response:  # noqa: A002
+    def event(self, id: str, source: str | None = None) -> Response:
         """The fact as stored, with when and where it was received."""
         found = self._store.events(id, source=source)
         if not found:
@@ -101,7 +101,7 @@ class IngestApi:
 
         return rate
 
-    def withdraw(self, id: str) -> dict[str, Any]:  # noqa: A002
+    def withdraw(self, id: str) -> dict[str, Any]:
         """The rating no longer counts."""
         given = self._feedback.withdraw(id)
         return {"id": given.id, "revision": given.revision, "withdrawn": True}
@@ -114,7 +114,7 @@ class IngestApi:
         key_id, secret = self._keys.create(wanted.scopes, label=wanted.label)
         return {"id": key_id, "key": secret, "scopes": wanted.scopes}
 
-    def revoke_key(self, id: str) -> None:  # noqa: A002
+    def revoke_key(self, id: str) -> None:
         self._keys.revoke(id)
 
 

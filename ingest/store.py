@@ -94,7 +94,7 @@ class Store:
         )
         return {FactId(row["source"], row["id"]) for row in rows}
 
-    def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:  # noqa: A002
+    def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:
         """Stored facts with this id: one, unless several sources chose the same id."""
         return list(
             self.rows(
