@@ -116,10 +116,11 @@ served AS (
       AND JSONExtractString(body, 'data', 'reason') = 'randomised'
 ),
 answers AS (
-    SELECT ('completion', completion) AS target, any(unit) AS unit FROM served GROUP BY completion
+    SELECT ('completion', completion) AS target, any(served.unit) AS unit FROM served
+    GROUP BY completion
     UNION ALL
-    SELECT ('turn', turn) AS target, any(unit) AS unit FROM served
-    WHERE turn != '' GROUP BY turn HAVING uniqExact(unit) = 1
+    SELECT ('turn', turn) AS target, any(served.unit) AS unit FROM served
+    WHERE turn != '' GROUP BY turn HAVING uniqExact(served.unit) = 1
 ),
 edits AS (
     SELECT proposed.diff AS diff, answers.unit AS unit

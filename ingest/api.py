@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ingest.errors import Conflict, NotFound, TooLarge, WrongType
 from ingest.feedback import Feedback, Rating
-from ingest.intake import Intake, Receipt
+from ingest.intake import FactId, Intake, Receipt
 from ingest.keys import Keys, Principal
 from ingest.store import Store
 from ingest.web import read_body, requires
@@ -28,6 +28,17 @@ class NewKey(BaseModel):
     label: str = ""
 
 
+class AuditedFact(BaseModel):
+    source: str
+    id: str
+
+
+class Audit(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    facts: Annotated[list[AuditedFact], Field(min_length=1, max_length=10_000)]
+
+
 class IngestApi:
     """The routes of this room, bound to what they need."""
 
@@ -43,6 +54,7 @@ class IngestApi:
         router.add_api_route(
             "/v1/events", self.accept, methods=["POST"], dependencies=[send], openapi_extra=_BODY
         )
+        router.add_api_route("/v1/events/audit", self.audit, methods=["POST"], dependencies=[read])
         router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
         router.add_api_route("/v1/feedback", self._rate(may_send), methods=["POST"])
         router.add_api_route(
@@ -75,6 +87,17 @@ class IngestApi:
         receipt = await run_in_threadpool(self._intake.take, batch, sent_at=thumbwheel_sent_at)
         return _answer(receipt)
 
+    def audit(self, question: Audit) -> dict[str, Any]:
+        """Which of these facts are queryable, and whether each is there once."""
+        counts = self._store.counts([FactId(each.source, each.id) for each in question.facts])
+        wanted = {(each.source, each.id): each.model_dump() for each in question.facts}
+        return {
+            "asked": len(wanted),
+            "stored": len(counts),
+            "missing": [each for fact, each in wanted.items() if fact not in counts],
+            "repeated": [each for fact, each in wanted.items() if counts.get(FactId(*fact), 0) > 1],
+        }
+
     def event(self, id: str, source: str | None = None) -> Response:
         """The fact as stored, with when and where it was received."""
         found = self._store.events(id, source=source)
@@ -97,7 +120,7 @@ class IngestApi:
         def rate(rating: Rating, who: Annotated[Principal, Depends(may_send)]) -> dict[str, Any]:
             """The rating is durable, as the rater's current one for this target and name."""
             given = self._feedback.give(rating, rater=rating.rater or f"key:{who.key_id}")
-            return {"id": given.id, "revision": given.revision}
+            return {"id": given.id, "revision": given.revision, "event": given.event}
 
         return rate
 

@@ -47,6 +47,8 @@ class Rating(BaseModel):
 class Given:
     id: str
     revision: int
+    event: str | None
+    """The id of the fact that says so; its source is SOURCE. None once withdrawn."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Feedback:
         with writing(self.engine) as connection:
             row = connection.execute(select(_FEEDBACK).where(_FEEDBACK.c.id == key)).one_or_none()
             if row is not None and row.said == said and row.fact is not None:
-                return Given(key, row.revision)
+                return Given(key, row.revision, row.fact)
             revision = row.revision + 1 if row else 1
             # Said is part of the id: after a crash before commit, another value is another fact.
             fact = f"{key}-{revision}-{said[:8]}"
@@ -79,7 +81,7 @@ class Feedback:
             connection.execute(
                 insert(_FEEDBACK).values(id=key, revision=revision, said=said, fact=fact)
             )
-        return Given(key, revision)
+        return Given(key, revision, fact)
 
     def withdraw(self, feedback_id: str) -> Given:
         """The rating no longer counts; its history is kept. Raises: NotFound, Unavailable."""
@@ -97,7 +99,7 @@ class Feedback:
                 connection.execute(
                     _FEEDBACK.update().where(_FEEDBACK.c.id == feedback_id).values(fact=None)
                 )
-        return Given(feedback_id, row.revision)
+        return Given(feedback_id, row.revision, None)
 
 
 def _submitted(

@@ -86,13 +86,18 @@ class Store:
 
     def known(self, ids: Sequence[FactId]) -> set[FactId]:
         """Which of these facts are stored."""
+        return set(self.counts(ids))
+
+    def counts(self, ids: Sequence[FactId]) -> dict[FactId, int]:
+        """How many rows a question finds for each of these facts: 1, or no entry."""
         rows = self.rows(
-            "SELECT DISTINCT source, id FROM events "
-            "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)})",
+            "SELECT source, id, count() AS n FROM events FINAL "
+            "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)}) "
+            "GROUP BY source, id",
             sources=[fact.source for fact in ids],
             ids=[fact.id for fact in ids],
         )
-        return {FactId(row["source"], row["id"]) for row in rows}
+        return {FactId(row["source"], row["id"]): row["n"] for row in rows}
 
     def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:
         """Stored facts with this id: one, unless several sources chose the same id."""

@@ -1,0 +1,5 @@
+import sys
+
+from thumbwheel.cli import main
+
+sys.exit(main())

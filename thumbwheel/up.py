@@ -1,0 +1,54 @@
+"""`thumbwheel up`: serve, and stop cleanly when asked to."""
+
+import logging
+import socket
+import sys
+
+import uvicorn
+
+from ingest.errors import Conflict
+from ingest.settings import Settings
+from thumbwheel.server import Server
+
+_STOP_S = 8
+"""Requests in hand get this long; the drain's last batch gets the rest of the ten seconds."""
+
+
+def up(settings: Settings) -> int:
+    """Serves until SIGTERM or ^C; 0 after a clean stop. Raises: Conflict, Unavailable."""
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    _check_port(settings)
+    with Server.open(settings) as server:
+        key = server.first_key()
+        url = f"http://{settings.host}:{settings.port}"
+        print(f"Thumbwheel serves {url} from {settings.data}", flush=True)
+        if key:
+            print(
+                f"A key with every scope, shown once and kept in {settings.data / 'key'}:\n  {key}"
+            )
+            print(f"Console: {url}/#key={key}", flush=True)
+        config = uvicorn.Config(
+            server.app(),
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_STOP_S,
+        )
+        uvicorn.Server(config).run()
+    return 0
+
+
+def _check_port(settings: Settings) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.host, settings.port))
+        except OSError as error:
+            raise Conflict(
+                f"{settings.host}:{settings.port} is taken ({error.strerror}); choose another --port"
+            ) from error
