@@ -4,19 +4,29 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Self, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.consumer.fetcher import ConsumerRecord
+from kafka.consumer.subscription_state import ConsumerRebalanceListener
+from kafka.errors import (
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from kafka.net.compat import KafkaNetClient
+from kafka.producer.future import RecordMetadata
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from ingest.errors import TooLarge, Unavailable
 from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Record, position
 
 _log = logging.getLogger(__name__)
+_Client = TypeVar("_Client")
 
 PARTITIONS = 4
 """Of a topic made here: how many drains can share the work. Adding some later moves keys."""
@@ -25,16 +35,46 @@ _RECORD_BYTES = MAX_ENTRY_BYTES + 1024 * 1024
 _TOPIC = {
     "max.message.bytes": str(_RECORD_BYTES),
     # A broker may be set to keep the last record of a key only, or all for a week only. Here a
-    # record may go when the store has it, and no broker knows that.
+    # record may go when the store has it, and no broker knows that. Copies are the broker's
+    # default.replication.factor and min.insync.replicas: how many there can be is known there.
     "cleanup.policy": "delete",
     "retention.ms": "-1",
+    "retention.bytes": "-1",
 }
-_BUFFER_BYTES = 64 * 1024 * 1024
-"""Of values on their way. kafka-python's own buffer has no limit."""
-_BLOCK_S = 5.0
+_CONNECT_S = 5.0
 _REQUEST_S = 8.0
 _DELIVERY_S = 10.0
 """How long a record is sent again before append gives up. A broker's restart may take longer."""
+_NETWORK = {
+    "request_timeout_ms": int(_REQUEST_S * 1000),
+    "bootstrap_timeout_ms": int(_CONNECT_S * 1000),
+    "reconnect_backoff_max_ms": 1000,
+}
+_PRODUCER = _NETWORK | {
+    "acks": "all",
+    "enable_idempotence": True,
+    "compression_type": "lz4",
+    # Records cost little once they travel together: those of many requests share a batch.
+    "linger_ms": 2,
+    "batch_size": 1024 * 1024,
+    "max_request_size": _RECORD_BYTES,
+    "max_block_ms": int(_CONNECT_S * 1000),
+    "delivery_timeout_ms": int(_DELIVERY_S * 1000),
+    "allow_auto_create_topics": False,
+    "metrics_enabled": False,
+}
+_CONSUMER = _NETWORK | {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "allow_auto_create_topics": False,
+    "fetch_max_bytes": 32 * 1024 * 1024,
+    "max_partition_fetch_bytes": 8 * 1024 * 1024,
+    # A reader that died without a word holds its partitions for so long.
+    "session_timeout_ms": 15_000,
+    "metrics_enabled": False,
+}
+_STEP = 100
+"""Records taken from kafka-python at once: it counts records only, and bytes are bounded too."""
 
 
 @contextmanager
@@ -45,36 +85,257 @@ def _kafka_wall(doing: str) -> Iterator[None]:
         raise Unavailable(f"{doing}: {error}") from error
 
 
-class _Buffer:
-    """Bytes that may be on their way at once."""
+def _connected(kind: Callable[..., _Client], **settings: object) -> _Client:
+    """A client of that kind. kafka-python leaves its sockets open when it finds no broker."""
+    networks: list[KafkaNetClient] = []
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._free = size
-        self._changed = threading.Condition()
+    def network(**configs: object) -> KafkaNetClient:
+        networks.append(KafkaNetClient(**configs))
+        return networks[-1]
 
-    def take(self, size: int) -> None:
-        """`size` bytes are taken; more than there are when nobody else has any. Raises: Unavailable."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._free >= min(size, self._size), _BLOCK_S):
-                raise Unavailable("append to Kafka: too much is waiting for the brokers")
-            self._free -= size
+    try:
+        return kind(kafka_client=network, **settings)
+    except (KafkaError, OSError):
+        for opened in networks:
+            opened.close()
+        raise
 
-    def give(self, size: int) -> None:
-        with self._changed:
-            self._free += size
-            self._changed.notify_all()
+
+def _end(producer: KafkaProducer) -> None:
+    """Thread and sockets are gone, and nothing that was not delivered will be.
+
+    The public close gives up before it ends its thread when a record cannot be delivered.
+    """
+    sender = producer._sender  # noqa: SLF001 - no public way, see above
+    sender.force_close()
+    sender.join(_CONNECT_S)
+    with suppress(KafkaError):
+        producer.close(timeout=0)
+
+
+def _partitions(admin: KafkaAdminClient, topic: str) -> list[TopicPartition]:
+    """Those of the topic; none when there is no such topic."""
+    for found in admin.describe_topics([topic]):
+        if found["error_code"] == 0:
+            return [TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
+        if found["error_code"] != UnknownTopicOrPartitionError.errno:
+            raise Unavailable(f"find the topic {topic}: Kafka's error {found['error_code']}")
+    return []
+
+
+def _make_topic(admin: KafkaAdminClient, topic: str) -> None:
+    """The topic is there; one that was there stays as it is."""
+    if _partitions(admin, topic):
+        return
+    made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
+    with suppress(TopicAlreadyExistsError):
+        admin.create_topics({topic: made})
+    admin.wait_for_topics([topic])
 
 
 class KafkaLog:
     """A Log with the partitions of one topic; a key stays in one of them."""
 
-    def __init__(self, topic: str, servers: list[str], admin: Any) -> None:
-        self._topic = topic
+    def __init__(self, servers: list[str], topic: str, producer: KafkaProducer, admin: KafkaAdminClient) -> None:
         self._servers = servers
+        self._topic = topic
+        self._producer = producer
         self._admin = admin
-        self._partitions = _partitions(admin, topic)
-        self._version = admin.config["api_version"]
-        self._buffer = _Buffer(_BUFFER_BYTES)
         self._replacing = threading.Lock()
-        self._producer = self._new_producer()
+        self._closed = False
+
+    @classmethod
+    def open(cls, servers: Sequence[str], topic: str) -> Self:
+        """The log in that topic, which is there afterwards.
+
+        Raises: Unavailable when no server answers, or the topic cannot be made.
+        """
+        known = list(servers)
+        with _kafka_wall(f"open the log {topic} at {','.join(known)}"):
+            producer = _connected(KafkaProducer, bootstrap_servers=known, **_PRODUCER)
+            try:
+                admin = _connected(KafkaAdminClient, bootstrap_servers=known, **_NETWORK)
+                try:
+                    _make_topic(admin, topic)
+                except (KafkaError, Unavailable):
+                    admin.close()
+                    raise
+            except (KafkaError, OSError, Unavailable):
+                _end(producer)
+                raise
+        return cls(known, topic, producer, admin)
+
+    def append(self, entries: Sequence[Entry]) -> str:
+        if not entries:
+            return ""
+        for entry in entries:
+            if len(entry.value) > MAX_ENTRY_BYTES:
+                raise TooLarge(f"{len(entry.value)} bytes; a record holds {MAX_ENTRY_BYTES}")
+        producer = self._producer
+        with _kafka_wall("append to Kafka"):
+            try:
+                last = self._deliver(producer, entries)
+            except MessageSizeTooLargeError as error:
+                raise TooLarge(f"append to Kafka: {error}") from error
+            except KafkaError:
+                self._replace(producer)
+                raise
+        return position(Record(last.partition, last.offset, "", b"", self._topic))
+
+    def _deliver(self, producer: KafkaProducer, entries: Sequence[Entry]) -> RecordMetadata:
+        """All are acknowledged; where the last is."""
+        futures = [
+            producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=value)
+            for key, value in entries
+        ]
+        # A producer that has no id from the brokers does not count the time of its records.
+        deadline = time.monotonic() + _DELIVERY_S + 1
+        places = [future.get(timeout=max(0, deadline - time.monotonic())) for future in futures]
+        return places[-1]
+
+    def _replace(self, failed: KafkaProducer) -> None:
+        """Later appends use a fresh producer; what waits in the failed one fails, too.
+
+        Otherwise a record could arrive behind those that were appended after its failure.
+        """
+        with self._replacing:
+            if self._closed or failed is not self._producer:
+                return
+            # With the version known nothing is asked of a broker here, so nobody waits long.
+            version = failed.config["api_version"]
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._servers, api_version=version, **_PRODUCER
+            )
+        _end(failed)
+
+    def consumer(self, group: str) -> Consumer:
+        with _kafka_wall("open the log for reading"):
+            settings = {"bootstrap_servers": self._servers, "group_id": group} | _CONSUMER
+            return _KafkaConsumer(self._topic, _connected(KafkaConsumer, **settings))
+
+    def lag(self, group: str) -> int:
+        with _kafka_wall("measure the log"):
+            places = _partitions(self._admin, self._topic)
+            ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
+            firsts = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
+            commits = self._admin.list_group_offsets({group: places})[group]
+        total = 0
+        for place in places:
+            done = commits[place].offset if place in commits else -1
+            total += max(0, ends[place].offset - max(done, firsts[place].offset))
+        return total
+
+    def close(self) -> None:
+        with self._replacing:
+            if self._closed:
+                return
+            self._closed = True
+        _end(self._producer)
+        self._admin.close()
+
+
+class _Regrouped(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Remembers that the group has shared out its partitions anew."""
+
+    def __init__(self) -> None:
+        self.is_set = True
+
+    def on_partitions_revoked(self, revoked: object) -> None:  # noqa: ARG002
+        self.is_set = True
+
+    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002
+        self.is_set = True
+
+
+class _KafkaConsumer:
+    """Partitions come and go with the group's readers; each time reading starts at the commits."""
+
+    def __init__(self, topic: str, consumer: KafkaConsumer) -> None:
+        self._consumer = consumer
+        self._misplaced = _Regrouped()
+        self._waiting: deque[Record] = deque()
+        self._done: dict[TopicPartition, OffsetAndMetadata] = {}
+        consumer.subscribe([topic], listener=self._misplaced)
+
+    def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
+        deadline = time.monotonic() + timeout_s
+        with _kafka_wall("read from Kafka"):
+            while not self._fetch(max(0.0, deadline - time.monotonic())) and not self._waiting:
+                if time.monotonic() >= deadline:
+                    return []
+            while self._more_fit(max_records, max_bytes) and self._fetch(0):
+                pass
+        return self._take(max_records, max_bytes)
+
+    def _fetch(self, timeout_s: float) -> bool:
+        """More records wait here; False when none came. Forgets all after a change of partitions."""
+        if self._misplaced.is_set:
+            self._seek()
+        wait_ms = 0 if self._waiting else int(timeout_s * 1000)
+        polled = self._consumer.poll(timeout_ms=wait_ms, max_records=_STEP)
+        if self._misplaced.is_set:
+            return False
+        self._waiting.extend(_record(found) for founds in polled.values() for found in founds)
+        return bool(polled)
+
+    def _more_fit(self, max_records: int, max_bytes: int) -> bool:
+        size = sum(len(record.value) for record in self._waiting)
+        return len(self._waiting) < max_records and size < max_bytes
+
+    def _take(self, max_records: int, max_bytes: int) -> list[Record]:
+        records: list[Record] = []
+        size = 0
+        while self._waiting and len(records) < max_records:
+            size += len(self._waiting[0].value)
+            if records and size > max_bytes:
+                break
+            record = self._waiting.popleft()
+            records.append(record)
+            place = TopicPartition(record.topic, record.partition)
+            self._done[place] = OffsetAndMetadata(record.offset + 1, "", -1)
+        return records
+
+    def commit(self) -> None:
+        if self._done:
+            with _kafka_wall("commit to Kafka"):
+                self._consumer.commit(dict(self._done), timeout_ms=int(_REQUEST_S * 1000))
+            self._done.clear()
+
+    def rewind(self) -> None:
+        self._misplaced.is_set = True
+        with _kafka_wall("rewind in Kafka"):
+            self._seek()
+
+    def _seek(self) -> None:
+        """The next record of each partition is the one after its commit; all else is forgotten."""
+        self._waiting.clear()
+        self._done.clear()
+        self._misplaced.is_set = False
+        try:
+            for place in self._consumer.assignment():
+                offset = self._consumer.committed(place, timeout_ms=int(_REQUEST_S * 1000))
+                if place not in self._consumer.assignment():
+                    continue
+                if offset is None or offset < 0:
+                    self._consumer.seek_to_beginning(place)
+                else:
+                    self._consumer.seek(place, offset)
+        except KafkaError:
+            self._misplaced.is_set = True
+            raise
+
+    def close(self) -> None:
+        try:
+            self._consumer.close(autocommit=False, timeout_ms=int(_CONNECT_S * 1000))
+        except KafkaError as error:
+            _log.warning("close the reader: %s", error)
+
+
+def _record(found: ConsumerRecord) -> Record:
+    # What others put into the topic is read as well; it becomes a dead letter further on.
+    key = bytes(found.key or b"")
+    try:
+        text = key.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = key.decode("utf-8", "replace")
+    return Record(found.partition, found.offset, text, bytes(found.value or b""), found.topic)

@@ -192,15 +192,17 @@ class _LocalConsumer:
         records: list[Record] = []
         size = 0
         sql = "SELECT offset, key, value FROM records WHERE offset > ? ORDER BY offset LIMIT ?"
-        with _sqlite_wall("read the log"):
-            # An open cursor would keep the file from shrinking.
-            with closing(self._connection.execute(sql, (self._polled, max_records))) as rows:
-                for offset, key, value in rows:
-                    size += len(value)
-                    if records and size > max_bytes:
-                        break
-                    text = key.decode("utf-8", "surrogatepass")
-                    records.append(Record(0, offset, text, value))
+        # An open cursor would keep the file from shrinking.
+        with (
+            _sqlite_wall("read the log"),
+            closing(self._connection.execute(sql, (self._polled, max_records))) as rows,
+        ):
+            for offset, key, value in rows:
+                size += len(value)
+                if records and size > max_bytes:
+                    break
+                text = key.decode("utf-8", "surrogatepass")
+                records.append(Record(0, offset, text, value))
         if records:
             self._polled = records[-1].offset
         return records

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 GROUP = "store"
 MAX_RECORDS = 2_000
 MAX_BYTES = 32 << 20
+LINGER_S = 0.3
+"""Between small batches: the store prefers few inserts, a reader of reports can wait that long."""
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -50,7 +52,8 @@ class Drain:
         failures = 0
         while not self.stop.is_set():
             try:
-                self.step(timeout_s=0.5)
+                if 0 < self.step(timeout_s=0.5) < MAX_RECORDS:
+                    self.stop.wait(LINGER_S)
                 failures = 0
             except Unavailable as error:
                 pause = _PAUSES_S[min(failures, len(_PAUSES_S) - 1)]

@@ -30,6 +30,7 @@ class Store:
     """Facts, kept. Safe to share between threads; the engine in the process queues its callers."""
 
     _client: Client
+    _database: str
 
     @classmethod
     def open(cls, dsn: str, *, database: str = "thumbwheel") -> Self:
@@ -50,7 +51,7 @@ class Store:
             admin.command(f"CREATE DATABASE IF NOT EXISTS {database}")
             admin.close()
             client = clickhouse_connect.get_client(dsn=dsn, database=database)
-        store = cls(client)
+        store = cls(client, database)
         store.migrate()
         return store
 
@@ -86,12 +87,15 @@ class Store:
 
     def known(self, ids: Sequence[FactId]) -> set[FactId]:
         """Which of these facts are stored."""
-        return set(self.counts(ids))
+        return set(self._count(ids, "events"))
 
     def counts(self, ids: Sequence[FactId]) -> dict[FactId, int]:
         """How many rows a question finds for each of these facts: 1, or no entry."""
+        return self._count(ids, "events FINAL")
+
+    def _count(self, ids: Sequence[FactId], table: str) -> dict[FactId, int]:
         rows = self.rows(
-            "SELECT source, id, count() AS n FROM events FINAL "
+            f"SELECT source, id, count() AS n FROM {table} "
             "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)}) "
             "GROUP BY source, id",
             sources=[fact.source for fact in ids],
@@ -110,6 +114,12 @@ class Store:
                 source=source or "",
             )
         )
+
+    def drop(self) -> None:
+        """The database and every fact in it are gone, and the store is closed."""
+        with _boundary("dropping"):
+            self._client.command(f"DROP DATABASE {self._database}")
+        self.close()
 
     def close(self) -> None:
         self._client.close()

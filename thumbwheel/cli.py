@@ -58,7 +58,7 @@ def _add_server(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     up.add_argument("--data", help="folder of log, store and keys; default .thumbwheel")
     up.set_defaults(run=commands.up)
     demo = verbs.add_parser("demo", help="turn the whole loop once on real and simulated input")
-    demo.add_argument("--developers", type=int, default=400, help="simulated ones; default 400")
+    demo.add_argument("--developers", type=int, default=480, help="simulated ones; default 480")
     demo.add_argument("--seed", type=int, default=1)
     demo.add_argument("--keep", action="store_true", help="serve the result until ^C")
     demo.set_defaults(run=commands.demo)

@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import signal
+import sys
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -27,6 +29,8 @@ _out = Console(highlight=False, soft_wrap=True)
 
 def run(developers: int, *, seed: int, keep: bool) -> int:
     """0 when nothing was lost or doubled; the result stays in `.thumbwheel-demo`."""
+    # Asked to stop, the demo must not leave its server behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     shutil.rmtree(FOLDER, ignore_errors=True)
     population = Population(seed, developers)
     server = ServerProcess(FOLDER, free_port())

@@ -79,7 +79,7 @@ class Population:
             draw = Random(f"{self.seed}/developer/{number}")
             yield Developer(
                 name=f"simulated-{self.seed}-{number:04d}",
-                turns=draw.choice((2, 3, 4, 6, 8, 12)),
+                turns=draw.choice((1, 2, 3, 4, 5, 6)),
                 rates=draw.betavariate(*self.behaviour.rating),
                 forgives=draw.betavariate(*self.behaviour.leniency),
             )

@@ -1,0 +1,90 @@
+"""Real engines for every test: a ClickHouse engine in this process, SQLite on disk, real sockets."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from sqlalchemy import Engine
+
+from ingest.control import open_control
+from ingest.drain import Drain
+from ingest.intake import Intake
+from ingest.keys import SCOPES, Keys
+from ingest.log import Log, open_log
+from ingest.settings import Settings
+from ingest.store import Store
+from tests.running import Running, on_a_socket
+from thumbwheel.server import Server
+
+
+@pytest.fixture(scope="session")
+def store_dsn(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The engine of this session, or the server that CLICKHOUSE_URL names.
+
+    An engine takes one path per process, so databases keep tests apart.
+    """
+    return os.environ.get("CLICKHOUSE_URL") or f"chdb://{tmp_path_factory.mktemp('store')}"
+
+
+@pytest.fixture
+def store(store_dsn: str) -> Iterator[Store]:
+    """A store with a database of the test's own."""
+    name = f"t_{uuid4().hex}"
+    store = Store.open(store_dsn, database=name)
+    yield store
+    store.drop()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    log = open_log(f"sqlite:///{tmp_path / 'log.db'}")
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Engine]:
+    engine = open_control(f"sqlite:///{tmp_path / 'control.db'}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def intake(log: Log, store: Store) -> Intake:
+    return Intake(log, store)
+
+
+@pytest.fixture
+def drain(log: Log, store: Store) -> Iterator[Drain]:
+    """Moved by hand: `drain.step(timeout_s=0.1)`."""
+    consumer = log.consumer("store")
+    yield Drain(consumer, store)
+    consumer.close()
+
+
+@pytest.fixture
+def running(
+    tmp_path: Path, store: Store, log: Log, control: Engine, drain: Drain
+) -> Iterator[Running]:
+    """The whole server over a real socket, on this test's own store."""
+    keys = Keys(control)
+    server = Server(Settings(data=tmp_path), log, store, control, keys, drain)
+    _, secret = keys.create(SCOPES)
+    headers = {"Authorization": f"Bearer {secret}"}
+    with (
+        on_a_socket(server.app()) as url,
+        httpx.Client(base_url=url, headers=headers, timeout=30) as http,
+    ):
+        yield Running(server, http, url)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[FastAPI], str]]:
+    """A function that serves an app on a socket until the test ends, and gives its url."""
+    with ExitStack() as stack:
+        yield lambda app: stack.enter_context(on_a_socket(app))
