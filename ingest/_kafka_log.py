@@ -1,31 +1,27 @@
 """The log of many machines: one topic of Apache Kafka, or of what speaks its protocol."""
 
-import logging
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Self, TypeVar
-
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import OffsetSpec
-from kafka.consumer.fetcher import ConsumerRecord
-from kafka.consumer.subscription_state import ConsumerRebalanceListener
-from kafka.errors import (
-    KafkaError,
-    MessageSizeTooLargeError,
-    TopicAlreadyExistsError,
-    UnknownTopicOrPartitionError,
-)
-from kafka.net.compat import KafkaNetClient
-from kafka.producer.future import RecordMetadata
-from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from ingest.errors import TooLarge, Unavailable
 from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Record, position
 
-_log = logging.getLogger(__name__)
+with warnings.catch_warnings():
+    # kafka-python 3.0.12 reads its schemas with what Python 3.11 deprecates.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from kafka.admin import OffsetSpec
+    from kafka.consumer.fetcher import ConsumerRecord
+    from kafka.consumer.subscription_state import ConsumerRebalanceListener
+    from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
+    from kafka.net.compat import KafkaNetClient
+    from kafka.structs import OffsetAndMetadata, TopicPartition
+
 _Client = TypeVar("_Client")
 
 PARTITIONS = 4
@@ -41,13 +37,13 @@ _TOPIC = {
     "retention.ms": "-1",
     "retention.bytes": "-1",
 }
-_CONNECT_S = 5.0
-_REQUEST_S = 8.0
-_DELIVERY_S = 10.0
+_CONNECT_S = 5
+_REQUEST_MS = 8_000
+_DELIVERY_S = 10
 """How long a record is sent again before append gives up. A broker's restart may take longer."""
 _NETWORK = {
-    "request_timeout_ms": int(_REQUEST_S * 1000),
-    "bootstrap_timeout_ms": int(_CONNECT_S * 1000),
+    "request_timeout_ms": _REQUEST_MS,
+    "bootstrap_timeout_ms": _CONNECT_S * 1000,
     "reconnect_backoff_max_ms": 1000,
 }
 _PRODUCER = _NETWORK | {
@@ -58,20 +54,18 @@ _PRODUCER = _NETWORK | {
     "linger_ms": 2,
     "batch_size": 1024 * 1024,
     "max_request_size": _RECORD_BYTES,
-    "max_block_ms": int(_CONNECT_S * 1000),
-    "delivery_timeout_ms": int(_DELIVERY_S * 1000),
+    "max_block_ms": _CONNECT_S * 1000,
+    "delivery_timeout_ms": _DELIVERY_S * 1000,
     "allow_auto_create_topics": False,
-    "metrics_enabled": False,
 }
 _CONSUMER = _NETWORK | {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
     "allow_auto_create_topics": False,
-    "fetch_max_bytes": 32 * 1024 * 1024,
     "max_partition_fetch_bytes": 8 * 1024 * 1024,
-    # A reader that died without a word holds its partitions for so long.
-    "session_timeout_ms": 15_000,
-    "metrics_enabled": False,
+    # A reader that died without a word holds its partitions for so long; Kafka admits no less.
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_500,
 }
 _STEP = 100
 """Records taken from kafka-python at once: it counts records only, and bytes are bounded too."""
@@ -86,7 +80,7 @@ def _kafka_wall(doing: str) -> Iterator[None]:
 
 
 def _connected(kind: Callable[..., _Client], **settings: object) -> _Client:
-    """A client of that kind. kafka-python leaves its sockets open when it finds no broker."""
+    """A client of that kind. kafka-python leaves its thread running without one."""
     networks: list[KafkaNetClient] = []
 
     def network(**configs: object) -> KafkaNetClient:
@@ -98,15 +92,13 @@ def _connected(kind: Callable[..., _Client], **settings: object) -> _Client:
     except (KafkaError, OSError):
         for opened in networks:
             opened.close()
+            opened._manager._net.stop()  # noqa: SLF001 - so do the clients' own close
         raise
 
 
 def _end(producer: KafkaProducer) -> None:
-    """Thread and sockets are gone, and nothing that was not delivered will be.
-
-    The public close gives up before it ends its thread when a record cannot be delivered.
-    """
-    sender = producer._sender  # noqa: SLF001 - no public way, see above
+    """Thread and sockets are gone, and nothing that was not delivered will be."""
+    sender = producer._sender  # noqa: SLF001 - close() leaves it running if a record is stuck
     sender.force_close()
     sender.join(_CONNECT_S)
     with suppress(KafkaError):
@@ -115,28 +107,25 @@ def _end(producer: KafkaProducer) -> None:
 
 def _partitions(admin: KafkaAdminClient, topic: str) -> list[TopicPartition]:
     """Those of the topic; none when there is no such topic."""
-    for found in admin.describe_topics([topic]):
-        if found["error_code"] == 0:
-            return [TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
-        if found["error_code"] != UnknownTopicOrPartitionError.errno:
-            raise Unavailable(f"find the topic {topic}: Kafka's error {found['error_code']}")
-    return []
+    (found,) = admin.describe_topics([topic])
+    return [TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
 
 
 def _make_topic(admin: KafkaAdminClient, topic: str) -> None:
     """The topic is there; one that was there stays as it is."""
-    if _partitions(admin, topic):
-        return
-    made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
-    with suppress(TopicAlreadyExistsError):
-        admin.create_topics({topic: made})
-    admin.wait_for_topics([topic])
+    if not _partitions(admin, topic):
+        made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
+        with suppress(TopicAlreadyExistsError):
+            admin.create_topics({topic: made})
+        admin.wait_for_topics([topic], timeout_ms=_REQUEST_MS)
 
 
 class KafkaLog:
     """A Log with the partitions of one topic; a key stays in one of them."""
 
-    def __init__(self, servers: list[str], topic: str, producer: KafkaProducer, admin: KafkaAdminClient) -> None:
+    def __init__(
+        self, servers: list[str], topic: str, producer: KafkaProducer, admin: KafkaAdminClient
+    ) -> None:
         self._servers = servers
         self._topic = topic
         self._producer = producer
@@ -150,20 +139,14 @@ class KafkaLog:
 
         Raises: Unavailable when no server answers, or the topic cannot be made.
         """
-        known = list(servers)
-        with _kafka_wall(f"open the log {topic} at {','.join(known)}"):
-            producer = _connected(KafkaProducer, bootstrap_servers=known, **_PRODUCER)
-            try:
-                admin = _connected(KafkaAdminClient, bootstrap_servers=known, **_NETWORK)
-                try:
-                    _make_topic(admin, topic)
-                except (KafkaError, Unavailable):
-                    admin.close()
-                    raise
-            except (KafkaError, OSError, Unavailable):
-                _end(producer)
-                raise
-        return cls(known, topic, producer, admin)
+        with _kafka_wall(f"open the log {topic}"), ExitStack() as opened:
+            producer = _connected(KafkaProducer, bootstrap_servers=list(servers), **_PRODUCER)
+            opened.callback(_end, producer)
+            admin = _connected(KafkaAdminClient, bootstrap_servers=list(servers), **_NETWORK)
+            opened.callback(admin.close)
+            _make_topic(admin, topic)
+            opened.pop_all()
+        return cls(list(servers), topic, producer, admin)
 
     def append(self, entries: Sequence[Entry]) -> str:
         if not entries:
@@ -174,16 +157,14 @@ class KafkaLog:
         producer = self._producer
         with _kafka_wall("append to Kafka"):
             try:
-                last = self._deliver(producer, entries)
+                return self._deliver(producer, entries)
             except MessageSizeTooLargeError as error:
                 raise TooLarge(f"append to Kafka: {error}") from error
             except KafkaError:
                 self._replace(producer)
                 raise
-        return position(Record(last.partition, last.offset, "", b"", self._topic))
 
-    def _deliver(self, producer: KafkaProducer, entries: Sequence[Entry]) -> RecordMetadata:
-        """All are acknowledged; where the last is."""
+    def _deliver(self, producer: KafkaProducer, entries: Sequence[Entry]) -> str:
         futures = [
             producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=value)
             for key, value in entries
@@ -191,7 +172,7 @@ class KafkaLog:
         # A producer that has no id from the brokers does not count the time of its records.
         deadline = time.monotonic() + _DELIVERY_S + 1
         places = [future.get(timeout=max(0, deadline - time.monotonic())) for future in futures]
-        return places[-1]
+        return position(Record(places[-1].partition, places[-1].offset, "", b"", self._topic))
 
     def _replace(self, failed: KafkaProducer) -> None:
         """Later appends use a fresh producer; what waits in the failed one fails, too.
@@ -202,10 +183,8 @@ class KafkaLog:
             if self._closed or failed is not self._producer:
                 return
             # With the version known nothing is asked of a broker here, so nobody waits long.
-            version = failed.config["api_version"]
-            self._producer = KafkaProducer(
-                bootstrap_servers=self._servers, api_version=version, **_PRODUCER
-            )
+            known = {"api_version": failed.config["api_version"]} | _PRODUCER
+            self._producer = KafkaProducer(bootstrap_servers=self._servers, **known)
         _end(failed)
 
     def consumer(self, group: str) -> Consumer:
@@ -218,12 +197,23 @@ class KafkaLog:
             places = _partitions(self._admin, self._topic)
             ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
             firsts = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
-            commits = self._admin.list_group_offsets({group: places})[group]
-        total = 0
-        for place in places:
-            done = commits[place].offset if place in commits else -1
-            total += max(0, ends[place].offset - max(done, firsts[place].offset))
-        return total
+            commits = self._commits(group, places)
+        return sum(
+            max(0, ends[place].offset - max(firsts[place].offset, commits.get(place, 0)))
+            for place in places
+        )
+
+    def _commits(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        deadline = time.monotonic() + _CONNECT_S
+        while True:
+            try:
+                found = self._admin.list_group_offsets({group: places})[group]
+                return {place: commit.offset for place, commit in found.items()}
+            except KafkaError as error:
+                # Brokers that have just started say so for some seconds.
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
 
     def close(self) -> None:
         with self._replacing:
@@ -240,11 +230,10 @@ class _Regrouped(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self) -> None:
         self.is_set = True
 
-    def on_partitions_revoked(self, revoked: object) -> None:  # noqa: ARG002
+    def on_partitions_revoked(self, _: object) -> None:
         self.is_set = True
 
-    def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002
-        self.is_set = True
+    on_partitions_assigned = on_partitions_revoked
 
 
 class _KafkaConsumer:
@@ -260,27 +249,27 @@ class _KafkaConsumer:
     def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
         with _kafka_wall("read from Kafka"):
-            while not self._fetch(max(0.0, deadline - time.monotonic())) and not self._waiting:
-                if time.monotonic() >= deadline:
+            while not self._waiting:
+                left_s = deadline - time.monotonic()
+                if not self._fetch(max(0.0, left_s)) and left_s <= 0:
                     return []
-            while self._more_fit(max_records, max_bytes) and self._fetch(0):
-                pass
+            while len(self._waiting) < max_records and self._waiting_bytes() < max_bytes:
+                if not self._fetch(0):
+                    break
         return self._take(max_records, max_bytes)
 
+    def _waiting_bytes(self) -> int:
+        return sum(len(record.value) for record in self._waiting)
+
     def _fetch(self, timeout_s: float) -> bool:
-        """More records wait here; False when none came. Forgets all after a change of partitions."""
+        """More records wait; False when none came. All are forgotten when partitions changed."""
         if self._misplaced.is_set:
             self._seek()
-        wait_ms = 0 if self._waiting else int(timeout_s * 1000)
-        polled = self._consumer.poll(timeout_ms=wait_ms, max_records=_STEP)
+        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=_STEP)
         if self._misplaced.is_set:
             return False
         self._waiting.extend(_record(found) for founds in polled.values() for found in founds)
         return bool(polled)
-
-    def _more_fit(self, max_records: int, max_bytes: int) -> bool:
-        size = sum(len(record.value) for record in self._waiting)
-        return len(self._waiting) < max_records and size < max_bytes
 
     def _take(self, max_records: int, max_bytes: int) -> list[Record]:
         records: list[Record] = []
@@ -289,16 +278,17 @@ class _KafkaConsumer:
             size += len(self._waiting[0].value)
             if records and size > max_bytes:
                 break
-            record = self._waiting.popleft()
-            records.append(record)
-            place = TopicPartition(record.topic, record.partition)
-            self._done[place] = OffsetAndMetadata(record.offset + 1, "", -1)
+            records.append(self._waiting.popleft())
+            place = TopicPartition(records[-1].topic, records[-1].partition)
+            self._done[place] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
         return records
 
     def commit(self) -> None:
         if self._done:
+            if self._misplaced.is_set:
+                raise Unavailable("commit to Kafka: another reader may have these partitions now")
             with _kafka_wall("commit to Kafka"):
-                self._consumer.commit(dict(self._done), timeout_ms=int(_REQUEST_S * 1000))
+                self._consumer.commit(dict(self._done), timeout_ms=_REQUEST_MS)
             self._done.clear()
 
     def rewind(self) -> None:
@@ -313,7 +303,7 @@ class _KafkaConsumer:
         self._misplaced.is_set = False
         try:
             for place in self._consumer.assignment():
-                offset = self._consumer.committed(place, timeout_ms=int(_REQUEST_S * 1000))
+                offset = self._consumer.committed(place, timeout_ms=_REQUEST_MS)
                 if place not in self._consumer.assignment():
                     continue
                 if offset is None or offset < 0:
@@ -325,10 +315,8 @@ class _KafkaConsumer:
             raise
 
     def close(self) -> None:
-        try:
-            self._consumer.close(autocommit=False, timeout_ms=int(_CONNECT_S * 1000))
-        except KafkaError as error:
-            _log.warning("close the reader: %s", error)
+        with suppress(KafkaError):  # the brokers find out by themselves
+            self._consumer.close(autocommit=False, timeout_ms=_CONNECT_S * 1000)
 
 
 def _record(found: ConsumerRecord) -> Record:

@@ -14,7 +14,7 @@ from ingest.intake import FactId, Intake, Receipt
 from ingest.keys import Keys, Principal
 from ingest.store import Store
 from ingest.web import read_body, requires
-from ingest.wire import read_one, split_batch
+from ingest.wire import Raw, read_one, split_batch
 
 MAX_EVENTS = 1_000
 _BATCH = "application/cloudevents-batch+json"
@@ -52,7 +52,7 @@ class IngestApi:
             Depends(requires(self._keys, scope)) for scope in ("ingest", "analyst", "admin")
         )
         router.add_api_route(
-            "/v1/events", self.accept, methods=["POST"], dependencies=[send], openapi_extra=_BODY
+            "/v1/events", self._accept(may_send), methods=["POST"], openapi_extra=_BODY
         )
         router.add_api_route("/v1/events/audit", self.audit, methods=["POST"], dependencies=[read])
         router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
@@ -70,22 +70,22 @@ class IngestApi:
         )  # fmt: skip
         return router
 
-    async def accept(
-        self,
-        request: Request,
-        content_type: Annotated[str, Header()] = "application/json",
-        thumbwheel_sent_at: Annotated[AwareDatetime | None, Header()] = None,
-    ) -> dict[str, Any]:
-        """A verdict for each event, in the order sent; the accepted ones are durable."""
-        kind = content_type.partition(";")[0].strip().lower()
-        if kind not in (_BATCH, _SINGLE, "application/json"):
-            raise WrongType(f"content-type {kind!r}; send {_BATCH} or {_SINGLE}")
-        body = await read_body(request)
-        batch = [read_one(body)] if kind == _SINGLE else split_batch(body)
-        if len(batch) > MAX_EVENTS:
-            raise TooLarge(f"{len(batch)} events; send at most {MAX_EVENTS} a request")
-        receipt = await run_in_threadpool(self._intake.take, batch, sent_at=thumbwheel_sent_at)
-        return _answer(receipt)
+    def _accept(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature
+        async def accept(
+            request: Request,
+            who: Annotated[Principal, Depends(may_send)],
+            content_type: Annotated[str, Header()] = "application/json",
+            thumbwheel_sent_at: Annotated[AwareDatetime | None, Header()] = None,
+        ) -> dict[str, Any]:
+            """A verdict for each event, in the order sent; the accepted ones are durable."""
+            batch = await _batch(request, content_type)
+            trusted = "admin" in who.scopes
+            receipt = await run_in_threadpool(
+                self._intake.take, batch, sent_at=thumbwheel_sent_at, trusted=trusted
+            )
+            return _answer(receipt)
+
+        return accept
 
     def audit(self, question: Audit) -> dict[str, Any]:
         """Which of these facts are queryable, and whether each is there once."""
@@ -153,6 +153,17 @@ _BODY = {
         },
     }
 }
+
+
+async def _batch(request: Request, content_type: str) -> list[Raw]:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind not in (_BATCH, _SINGLE, "application/json"):
+        raise WrongType(f"content-type {kind!r}; send {_BATCH} or {_SINGLE}")
+    body = await read_body(request)
+    batch = [read_one(body)] if kind == _SINGLE else split_batch(body)
+    if len(batch) > MAX_EVENTS:
+        raise TooLarge(f"{len(batch)} events; send at most {MAX_EVENTS} a request")
+    return batch
 
 
 def _answer(receipt: Receipt) -> dict[str, Any]:

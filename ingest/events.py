@@ -21,6 +21,7 @@ __all__ = [
     "CONTENT_FIELDS",
     "KNOWN_TYPES",
     "SCHEMA_URI",
+    "SERVER_TYPES",
     "Consent",
     "Envelope",
     "Event",
@@ -126,6 +127,11 @@ def json_schema() -> JsonSchemaValue:
 
 CONTENT_FIELDS: frozenset[str] = frozenset(content_names(_EVENT.json_schema(by_alias=True)))
 KNOWN_TYPES: frozenset[str] = frozenset(_EVENT.json_schema()["discriminator"]["mapping"])
+
+
+SERVER_TYPES: frozenset[str] = frozenset(
+    {"thumbwheel.completion.finished.v1", "thumbwheel.experiment.exposed.v1"}
+)
 
 
 def parse(wire: object) -> Envelope:

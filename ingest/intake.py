@@ -10,8 +10,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from ingest.events import content_in, key_of, parse
-from ingest.log import Entry, Log
+from ingest.errors import Unreadable
+from ingest.events import SERVER_TYPES, content_in, key_of, parse
+from ingest.log import Consumer, Entry, Log
 from ingest.wire import Raw, split_batch
 
 MAX_EVENT_BYTES = 1 << 20
@@ -63,16 +64,21 @@ class Intake:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def take(
-        self, batch: Sequence[Raw], *, sent_at: datetime | None = None, look_up: bool = True
+        self,
+        batch: Sequence[Raw],
+        *,
+        sent_at: datetime | None = None,
+        trusted: bool = True,
+        look_up: bool = True,
     ) -> Receipt:
         """Every accepted event is in the log when this returns.
 
-        Without `look_up` only facts taken lately are known as duplicates; the store keeps one
-        row of each all the same.
+        Who is not `trusted` cannot bring facts that only a server mints. Without `look_up` only
+        facts taken lately are known as duplicates; the store keeps one row of each all the same.
 
         Raises: Unavailable when the log did not take them; then nothing of the batch was taken.
         """
-        judged = [_judge(raw) for raw in batch]
+        judged = [_judge(raw, trusted) for raw in batch]
         known = self._known([each for each in judged if isinstance(each, FactId)], look_up)
         results: list[Verdict] = []
         fresh: list[FactId] = []
@@ -102,6 +108,19 @@ class Intake:
                 raise ValueError(f"this server minted a fact it refuses: {verdict.reason}")
         return receipt
 
+    def recall(self, consumer: Consumer) -> None:
+        """Facts that the log has and the store has not are known as duplicates again.
+
+        For the start of a process: it reads what was not drained, as far as it remembers, and
+        leaves the consumer where it was. Raises: Unavailable.
+        """
+        while len(self._seen) < _REMEMBERED and (
+            records := consumer.poll(max_records=1_000, max_bytes=32 << 20, timeout_s=0)
+        ):
+            for record in records:
+                self._remember(_identities(record.value))
+        consumer.rewind()
+
     def _append(self, facts: Mapping[str, Sequence[str]], sent_at: datetime | None) -> str:
         received_at = self.now()
         return self.log.append(
@@ -121,7 +140,20 @@ class Intake:
                 self._seen.popitem(last=False)
 
 
-def _judge(raw: Raw) -> FactId | Verdict:
+def _identities(value: bytes) -> list[FactId]:
+    try:
+        facts = unpack(value).facts
+    except (Unreadable, ValueError, KeyError, TypeError):
+        return []  # the drain makes a dead letter of it
+    wires = (fact.clean for fact in facts)
+    return [FactId(wire["source"], wire["id"]) for wire in wires if _has_identity(wire)]
+
+
+def _has_identity(wire: object) -> bool:
+    return isinstance(wire, dict) and {"source", "id"} <= wire.keys()
+
+
+def _judge(raw: Raw, trusted: bool) -> FactId | Verdict:
     """The identity of a fact that may be taken, or why it may not."""
     wire = raw.clean
     named = wire.get("id") if isinstance(wire, dict) else None
@@ -132,7 +164,7 @@ def _judge(raw: Raw) -> FactId | Verdict:
         except ValidationError as error:
             reason = _explain(error)
         else:
-            reason = _consent_problem(wire)
+            reason = _consent_problem(wire) or (None if trusted else _forgery_problem(wire))
             if reason is None:
                 return FactId(event.source, event.id)
     return Verdict(named if isinstance(named, str) else None, "rejected", reason)
@@ -161,6 +193,13 @@ def _consent_problem(wire: Mapping[str, Any]) -> str | None:
     return (
         f"data.{content[0]}: content needs consent 'code' or 'training', this event has 'metrics'"
     )
+
+
+def _forgery_problem(wire: Mapping[str, Any]) -> str | None:
+    """Exposures and completions decide experiments: an editor's key must not be able to write them."""
+    if wire["type"] not in SERVER_TYPES:
+        return None
+    return f"type: only a server mints {wire['type']}; replaying it needs a key with scope 'admin'"
 
 
 def _explain(error: ValidationError) -> str:

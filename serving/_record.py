@@ -18,7 +18,11 @@ _SAMPLING = (
     "temperature", "top_p", "top_k", "min_p", "max_tokens", "max_completion_tokens", "seed", "stop",
     "presence_penalty", "frequency_penalty", "repetition_penalty", "n",
 )  # fmt: skip
-_SPOKEN = ("content", "reasoning_content", "refusal")
+_SPOKEN = ("content", "reasoning_content", "reasoning", "refusal")
+_MAX_NAME = 800
+_MAX_SAMPLING = 4_000
+MAX_DEPTH = 200
+"""Of nested lists and objects; every part that a fact goes through can read this much."""
 _MAX_CONTENT = MAX_EVENT_BYTES - 20_000
 """Leaves room for the rest of the fact, which is kept whatever the content weighs."""
 
@@ -50,6 +54,7 @@ class Recording:
     began: float = field(default_factory=time.perf_counter)
     _first: float | None = None
     _message: dict[str, Any] = field(default_factory=lambda: {"role": "assistant"})
+    _spoken: dict[str, list[str]] = field(default_factory=dict)
     _calls: dict[int, dict[str, Any]] = field(default_factory=dict)
     _seen: dict[str, str | None] = field(default_factory=dict)
     _usage: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +63,7 @@ class Recording:
     def whole(self, answer: Mapping[str, Any]) -> None:
         """A non-streamed answer."""
         self._common(answer)
-        for choice in _items(answer.get("choices"))[:1]:
+        for choice in _first_choice(answer):
             message = choice.get("message")
             if isinstance(message, Mapping):
                 self._message = dict(message)
@@ -67,11 +72,15 @@ class Recording:
     def chunk(self, chunk: Mapping[str, Any]) -> None:
         """One streamed piece."""
         self._common(chunk)
-        for choice in _items(chunk.get("choices"))[:1]:
+        for choice in _first_choice(chunk):
             delta = choice.get("delta")
             if isinstance(delta, Mapping):
                 self._delta(delta)
             self._ended(choice)
+
+    def failed(self, reason: str) -> None:
+        """The answer is no answer, or not all of it."""
+        self.outcome, self.error_type = "error", reason
 
     @property
     def finished(self) -> bool:
@@ -83,26 +92,30 @@ class Recording:
             self._first = time.perf_counter()
         for name in _SPOKEN:
             if isinstance(delta.get(name), str):
-                self._message[name] = self._message.get(name, "") + delta[name]
+                self._spoken.setdefault(name, []).append(delta[name])
         for call in _items(delta.get("tool_calls")):
             empty = {"id": None, "type": "function", "function": {"name": None, "arguments": ""}}
             known = self._calls.setdefault(_count(call.get("index")) or 0, empty)
             function = call.get("function")
             said = function if isinstance(function, Mapping) else {}
-            known["id"] = _text(call.get("id")) or known["id"]
-            known["function"]["name"] = _text(said.get("name")) or known["function"]["name"]
-            known["function"]["arguments"] += _text(said.get("arguments")) or ""
+            known["id"] = _name(call.get("id")) or known["id"]
+            known["function"]["name"] = _name(said.get("name")) or known["function"]["name"]
+            arguments = said.get("arguments")
+            if isinstance(arguments, str):
+                known["function"]["arguments"] += arguments
 
     def _common(self, answer: Mapping[str, Any]) -> None:
         for name in ("id", "model"):
-            self._seen[name] = _text(answer.get(name)) or self._seen.get(name)
+            self._seen[name] = _name(answer.get(name)) or self._seen.get(name)
         if isinstance(answer.get("usage"), Mapping):
             self._usage = answer["usage"]
+        if answer.get("error"):
+            self.failed("engine")
         if isinstance(answer.get("prompt_token_ids"), list):
             self._lists["prompt_token_ids"] = answer["prompt_token_ids"]
 
     def _ended(self, choice: Mapping[str, Any]) -> None:
-        if reason := _text(choice.get("finish_reason")):
+        if reason := _name(choice.get("finish_reason")):
             self._seen["finish_reason"] = reason
         if isinstance(choice.get("token_ids"), list):
             self._lists.setdefault("token_ids", []).extend(choice["token_ids"])
@@ -140,7 +153,7 @@ class Recording:
             "time_to_first_token_s": self._first and self._first - self.began,
             "duration_s": duration,
             "tokens_per_s": output / duration if output else None,
-            "sampling": {k: self.request[k] for k in _SAMPLING if k in self.request},
+            "sampling": self._sampling(),
             "tools_sha256": _digest(self.request.get("tools")),
             "simulated": self.context.simulated or None,
             **(self._content() if self.context.consent != "metrics" else {}),
@@ -149,8 +162,13 @@ class Recording:
             self.context, f"{self.context.completion}-finished", "completion.finished", data
         ) | {"subject": self.context.completion}
 
+    def _sampling(self) -> dict[str, Any]:
+        sampling = {k: self.request[k] for k in _SAMPLING if k in self.request}
+        size = len(json.dumps(sampling))
+        return sampling if size < _MAX_SAMPLING else {"omitted": f"{size} bytes"}
+
     def _content(self) -> dict[str, Any]:
-        message = dict(self._message)
+        message = self._message | {name: "".join(said) for name, said in self._spoken.items()}
         if self._calls:
             message["tool_calls"] = [self._calls[index] for index in sorted(self._calls)]
         spoke = len(message) > 1
@@ -160,8 +178,14 @@ class Recording:
             "gen_ai.tool.definitions": self.request.get("tools"),
             **self._lists,
         }
-        size = len(json.dumps(content))
-        return content if size < _MAX_CONTENT else {"content_omitted": f"{size} bytes"}
+        if deeper_than(message, MAX_DEPTH):
+            return {"content_omitted": f"nested more than {MAX_DEPTH} deep"}
+        text = json.dumps(content)
+        if len(text) >= _MAX_CONTENT:
+            return {"content_omitted": f"{len(text)} bytes"}
+        # An engine's Infinity (a log-prob of nothing) is no JSON: it is kept as null.
+        content = json.loads(text, parse_constant=lambda _: None)
+        return content  # noqa: RET504 - json.loads gives Any
 
 
 def exposed(context: Context, choice: Choice) -> dict[str, Any] | None:
@@ -205,12 +229,27 @@ def _items(value: object) -> list[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
+def _first_choice(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The answer that counts, where a client asked for several."""
+    choices = _items(answer.get("choices"))
+    return [each for each in choices if not _count(each.get("index"))][:1]
+
+
+def deeper_than(value: object, limit: int) -> bool:
+    """Whether lists and objects nest more than `limit` deep."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return limit == 0 or any(deeper_than(each, limit - 1) for each in inner)
+
+
+def _name(value: object) -> str | None:
+    return value[:_MAX_NAME] if isinstance(value, str) and value else None
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
+    plausible = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    return value if plausible else None
 
 
 def _digest(tools: object) -> str | None:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Any
 from uuid import uuid4
 
@@ -14,11 +15,12 @@ from ingest.errors import BadInput, Forbidden, ThumbwheelError, Unauthorized, Un
 from ingest.events import CONSENT_LEVELS
 from ingest.keys import Keys
 from ingest.web import read_body, requires
-from serving._record import Context
+from serving._record import MAX_DEPTH, Context, deeper_than
 from serving.checkpoints import ROUTE, Checkpoint, Checkpoints
-from serving.gateway import Gateway, openai_error
+from serving.gateway import OVERHEAD, Gateway, openai_error, overhead
 
 _HEADER = "x-thumbwheel-"
+_MAX_HEADER = 800
 
 
 class NewAlias(BaseModel):
@@ -59,9 +61,9 @@ class ServingApi:
             body = _body(await read_body(request))
             context = _context(request.headers, completion)
         except ThumbwheelError as error:
-            headers = {f"{_HEADER}completion-id": completion}
             if isinstance(error, Unauthorized | Forbidden):
-                headers = {}
+                return openai_error(error, {})
+            headers = {f"{_HEADER}completion-id": completion, OVERHEAD: overhead(began)}
             return openai_error(error, headers)
         return await self._gateway.complete(body, context, began=began)
 
@@ -89,11 +91,13 @@ class ServingApi:
 
 def _body(text: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(text)
+        body = json.loads(text, parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise Unreadable("the body is not JSON") from error
     if not isinstance(body, dict):
         raise Unreadable("expected one JSON object")
+    if deeper_than(body, MAX_DEPTH):
+        raise Unreadable(f"nested more than {MAX_DEPTH} deep")
     if not isinstance(body.get("model"), str) or not body["model"]:
         raise BadInput.of("model", f"name the route {ROUTE!r}, an alias or a checkpoint id")
     if not isinstance(body.get("messages"), list) or not body["messages"]:
@@ -101,9 +105,21 @@ def _body(text: bytes) -> dict[str, Any]:
     return body
 
 
+def _number(text: str) -> float:
+    """Engines and facts take no infinite numbers: NaN, Infinity and 1e999 are refused."""
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
+
+
 def _context(headers: Mapping[str, str], completion: str) -> Context:
     def said(name: str) -> str:
-        return headers.get(_HEADER + name, "").strip()[:800]
+        value = _utf8(headers.get(_HEADER + name, "")).strip()
+        if len(value) > _MAX_HEADER:
+            # Cut, two callers could become one.
+            raise BadInput.of(_HEADER + name, f"longer than {_MAX_HEADER} characters")
+        return value
 
     consent = said("consent") or "metrics"
     if consent not in CONSENT_LEVELS:
@@ -117,3 +133,11 @@ def _context(headers: Mapping[str, str], completion: str) -> Context:
         consent=consent,
         simulated=said("simulated") == "true",
     )
+
+
+def _utf8(value: str) -> str:
+    """The header's text: UTF-8 where it is, so that ids match those in facts, else Latin-1."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value

@@ -69,11 +69,11 @@ def drain(log: Log, store: Store) -> Iterator[Drain]:
 
 @pytest.fixture
 def running(
-    tmp_path: Path, store: Store, log: Log, control: Engine, drain: Drain
+    tmp_path: Path, store: Store, log: Log, control: Engine, intake: Intake, drain: Drain
 ) -> Iterator[Running]:
     """The whole server over a real socket, on this test's own store."""
     keys = Keys(control)
-    server = Server(Settings(data=tmp_path), log, store, control, keys, drain)
+    server = Server(Settings(data=tmp_path), log, store, control, keys, intake, drain)
     _, secret = keys.create(SCOPES)
     headers = {"Authorization": f"Bearer {secret}"}
     with (

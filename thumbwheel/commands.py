@@ -28,15 +28,17 @@ _out = Console(highlight=False, soft_wrap=True)
 def connected(arguments: Namespace) -> Iterator[Api]:
     """The server that the arguments and the environment name."""
     settings = Settings.of(arguments.environment, data=arguments.data)
-    url = arguments.server or arguments.environment.get("THUMBWHEEL_URL")
-    api = Api.connect(
-        url or f"http://{settings.host}:{settings.port}",
-        find_key(arguments.environment, settings.data),
-    )
+    key = find_key(arguments.environment, settings.data)
+    api = Api.connect(_url(arguments, settings), key)
     try:
         yield api
     finally:
         api.close()
+
+
+def _url(arguments: Namespace, settings: Settings) -> str:
+    named = arguments.server or arguments.environment.get("THUMBWHEEL_URL")
+    return str(named or f"http://{settings.host}:{settings.port}")
 
 
 def up(arguments: Namespace) -> int:
@@ -49,9 +51,8 @@ def demo(arguments: Namespace) -> int:
 
 
 def doctor(arguments: Namespace) -> int:
-    findings = examine(
-        Settings.of(arguments.environment, data=arguments.data), arguments.environment
-    )
+    settings = Settings.of(arguments.environment, data=arguments.data)
+    findings = examine(settings, arguments.environment, _url(arguments, settings))
     for finding in findings:
         _out.print(f"{'ok  ' if finding.fine else 'FIX '} {finding.what}", style=None)
     return 0 if all(finding.fine for finding in findings) else 1

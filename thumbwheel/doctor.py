@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Mapping
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from ingest.errors import ThumbwheelError
@@ -18,9 +19,9 @@ class Finding(NamedTuple):
     what: str
 
 
-def examine(settings: Settings, environment: Mapping[str, str]) -> list[Finding]:
+def examine(settings: Settings, environment: Mapping[str, str], url: str) -> list[Finding]:
     """Every finding, the machine first."""
-    return [_python(), _disk(settings), _engine(), *_server(settings, environment)]
+    return [_python(), _disk(settings), _engine(), *_server(settings, environment, url)]
 
 
 def _python() -> Finding:
@@ -38,14 +39,16 @@ def _disk(settings: Settings) -> Finding:
 
 def _engine() -> Finding:
     try:
-        version = Store.open("chdb://memory").rows("SELECT version() AS version")[0]["version"]
+        with TemporaryDirectory() as folder:
+            store = Store.open(f"chdb://{folder}")
+            version = store.rows("SELECT version() AS version")[0]["version"]
+            store.close()
     except (ThumbwheelError, ImportError) as error:
         return Finding(False, f"the ClickHouse engine does not start: {error}")
     return Finding(True, f"ClickHouse engine {version} starts in this process")
 
 
-def _server(settings: Settings, environment: Mapping[str, str]) -> list[Finding]:
-    url = environment.get("THUMBWHEEL_URL") or f"http://{settings.host}:{settings.port}"
+def _server(settings: Settings, environment: Mapping[str, str], url: str) -> list[Finding]:
     try:
         api = Api.connect(url, find_key(environment, settings.data))
         with api.http:

@@ -67,6 +67,7 @@ class Server:
     store: Store
     control: Engine
     keys: Keys
+    intake: Intake
     drain: Drain
 
     @classmethod
@@ -83,7 +84,10 @@ class Server:
             stack.callback(control.dispose)
             consumer = facts.consumer(GROUP)
             stack.callback(consumer.close)
-            yield cls(settings, facts, store, control, Keys(control), Drain(consumer, store))
+            intake = Intake(facts, store)
+            intake.recall(consumer)
+            drain = Drain(consumer, store)
+            yield cls(settings, facts, store, control, Keys(control), intake, drain)
 
     def first_key(self) -> str | None:
         """On a fresh folder: a key with every scope, written to `<data>/key` for its owner alone."""
@@ -98,7 +102,7 @@ class Server:
     def app(self) -> FastAPI:
         """All rooms on one port."""
         http = httpx.AsyncClient(limits=httpx.Limits(max_connections=1000))
-        intake = Intake(self.log, self.store)
+        intake = self.intake
         experiments = Experiments(self.control)
         checkpoints = Checkpoints(self.control)
         feedback = Feedback(self.control, intake)
@@ -123,7 +127,7 @@ class Server:
                 "control": self._control_answers,
                 "drain": self._drain_runs,
             },
-            meters=self._meters(intake),
+            meters=self._meters(),
             lifespan=self._lifespan(http),
         )
 
@@ -149,12 +153,12 @@ class Server:
         if not any(thread.name == "drain" for thread in threading.enumerate()):
             raise Unavailable("the drain has stopped; the log keeps all facts, restart the server")
 
-    def _meters(self, intake: Intake) -> list[Meter]:
+    def _meters(self) -> list[Meter]:
         return [
             Meter(
                 "thumbwheel_events",
                 "Events by verdict since start.",
-                lambda: dict(intake.counts),
+                lambda: dict(self.intake.counts),
                 label="status",
             ),
             Meter(

@@ -1,6 +1,7 @@
 """`thumbwheel up`: serve, and stop cleanly when asked to."""
 
 import logging
+import signal
 import socket
 import sys
 
@@ -39,6 +40,9 @@ def up(settings: Settings) -> int:
             access_log=False,
             timeout_graceful_shutdown=_STOP_S,
         )
+        # After its own orderly stop uvicorn raises the signal again; by then it has done its work.
+        for asked in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(asked, lambda *_: None)
         uvicorn.Server(config).run()
     return 0
 
