@@ -111,17 +111,17 @@ class Recording:
             self._usage = answer["usage"]
         if answer.get("error"):
             self.failed("engine")
-        if isinstance(answer.get("prompt_token_ids"), list):
-            self._lists["prompt_token_ids"] = answer["prompt_token_ids"]
+        if ids := _token_ids(answer.get("prompt_token_ids")):
+            self._lists["prompt_token_ids"] = ids
 
     def _ended(self, choice: Mapping[str, Any]) -> None:
         if reason := _name(choice.get("finish_reason")):
             self._seen["finish_reason"] = reason
-        if isinstance(choice.get("token_ids"), list):
-            self._lists.setdefault("token_ids", []).extend(choice["token_ids"])
+        if ids := _token_ids(choice.get("token_ids")):
+            self._lists.setdefault("token_ids", []).extend(ids)
         logprobs = choice.get("logprobs")
         if isinstance(logprobs, Mapping) and isinstance(logprobs.get("content"), list):
-            values = [each.get("logprob") for each in _items(logprobs["content"])]
+            values = [_number(each.get("logprob")) for each in _items(logprobs["content"])]
             self._lists.setdefault("logprobs", []).extend(values)
 
     def fact(self) -> dict[str, Any]:
@@ -241,6 +241,15 @@ def deeper_than(value: object, limit: int) -> bool:
         return False
     inner = value.values() if isinstance(value, dict) else value
     return limit == 0 or any(deeper_than(each, limit - 1) for each in inner)
+
+
+def _token_ids(value: object) -> list[int]:
+    whole = isinstance(value, list) and all(isinstance(each, int) for each in value)
+    return value if whole and isinstance(value, list) else []
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
 
 
 def _name(value: object) -> str | None:

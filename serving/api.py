@@ -62,7 +62,8 @@ class ServingApi:
             context = _context(request.headers, completion)
         except ThumbwheelError as error:
             if isinstance(error, Unauthorized | Forbidden):
-                return openai_error(error, {})
+                wanted = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+                return openai_error(error, wanted)
             headers = {f"{_HEADER}completion-id": completion, OVERHEAD: overhead(began)}
             return openai_error(error, headers)
         return await self._gateway.complete(body, context, began=began)

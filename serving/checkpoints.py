@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import AnyHttpUrl, BaseModel, ConfigDict, Field, TypeAdapter, field_validator
 from sqlalchemy import Column, Engine, String, Table, Text, delete, insert, select
 from sqlalchemy.exc import IntegrityError
 
@@ -38,8 +38,15 @@ class EngineAt(BaseModel):
     url: AnyHttpUrl
     model: str | None = None
     """What the engine calls it; the checkpoint's id when left out."""
-    api_key: str | None = Field(None, repr=False)
+    api_key: Annotated[str, Field(pattern=r"^[!-~]+$")] | None = Field(None, repr=False)
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 600
+
+    @field_validator("url")
+    @classmethod
+    def _url_holds_no_secret(cls, url: AnyHttpUrl) -> AnyHttpUrl:
+        if url.username or url.password:
+            raise ValueError("the url is shown to others; put the engine's key in `api_key`")
+        return url
 
 
 class Checkpoint(BaseModel):
@@ -67,6 +74,8 @@ class Checkpoints:
 
     def add(self, checkpoint: Checkpoint) -> None:
         """Registered for good: what a checkpoint is never changes. Raises: Conflict."""
+        if checkpoint.id == ROUTE or checkpoint.id in self.aliases():
+            raise Conflict(f"{checkpoint.id!r} is the route or an alias; use another id")
         try:
             with writing(self.engine) as connection:
                 connection.execute(
@@ -99,8 +108,10 @@ class Checkpoints:
             ]
 
     def alias(self, checkpoint_id: str, alias: str) -> None:
-        """The alias means this checkpoint from now on. Raises: NotFound."""
+        """The alias means this checkpoint from now on. Raises: NotFound, Conflict."""
         self.get(checkpoint_id)
+        if alias == ROUTE or any(alias == each.id for each in self.all()):
+            raise Conflict(f"{alias!r} is the route or a checkpoint; use another alias")
         with writing(self.engine) as connection:
             connection.execute(delete(_ALIASES).where(_ALIASES.c.alias == alias))
             connection.execute(insert(_ALIASES).values(alias=alias, checkpoint=checkpoint_id))

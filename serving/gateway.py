@@ -24,7 +24,7 @@ from serving.route import Caller, Choice, choose
 log = logging.getLogger(__name__)
 
 _REMEMBERED_EXPOSURES = 100_000
-_DONE = b"data: [DONE]"
+OVERHEAD = "x-thumbwheel-overhead-ms"
 
 
 class EngineFailed(Unavailable):
@@ -49,17 +49,17 @@ class Gateway:
         try:
             choice, checkpoint = await run_in_threadpool(self._choose, body, context, headers)
         except ThumbwheelError as error:
-            return openai_error(error, headers)
+            return openai_error(error, {**headers, OVERHEAD: overhead(began)})
         recording = Recording(context, choice, body)
-        headers["x-thumbwheel-overhead-ms"] = f"{(time.perf_counter() - began) * 1000:.2f}"
+        headers[OVERHEAD] = overhead(began)
         try:
             answer = await self._call(checkpoint, body)
         except httpx.HTTPError as error:
-            recording.error_type = type(error).__name__
+            recording.failed(type(error).__name__)
             await self._keep(recording)
             reason = EngineFailed(f"{choice.checkpoint}: {type(error).__name__}; try again")
             return openai_error(reason, headers)
-        if body.get("stream") and answer.is_success:
+        if body.get("stream") and answer.is_success and not _is_json(answer):
             chunks = self._stream(answer, recording, wants_usage=_wants_usage(body))
             return StreamingResponse(chunks, media_type="text/event-stream", headers=headers)
         return await self._whole(answer, recording, headers)
@@ -73,13 +73,14 @@ class Gateway:
             running=self.experiments.running(),
             aliases=self.checkpoints.aliases(),
         )
-        headers["x-thumbwheel-checkpoint"] = choice.checkpoint
         if choice.exposure:
             assignment = choice.exposure.assignment
             headers["x-thumbwheel-assignment-id"] = assignment.assignment_id
             headers["x-thumbwheel-experiment"] = assignment.experiment
             headers["x-thumbwheel-variant"] = assignment.variant
         checkpoint = self.checkpoints.get(choice.checkpoint)
+        # Only now: a name that nobody registered may hold what no header can.
+        headers["x-thumbwheel-checkpoint"] = checkpoint.id
         self._expose(context, choice)
         return choice, checkpoint
 
@@ -95,15 +96,18 @@ class Gateway:
     async def _call(self, checkpoint: Checkpoint, body: Mapping[str, Any]) -> httpx.Response:
         engine = checkpoint.engine
         payload = {**body, "model": engine.model or checkpoint.id}
-        if body.get("stream"):
-            payload["stream_options"] = {
-                **(body.get("stream_options") or {}),
-                "include_usage": True,
-            }
-        headers = {"Authorization": f"Bearer {engine.api_key}"} if engine.api_key else {}
-        url = str(engine.url).rstrip("/") + "/chat/completions"
+        options = body.get("stream_options") or {}
+        if body.get("stream") and isinstance(options, Mapping):
+            payload["stream_options"] = {**options, "include_usage": True}
+        headers = {"Content-Type": "application/json"}
+        if engine.api_key:
+            headers["Authorization"] = f"Bearer {engine.api_key}"
+        base, mark, query = str(engine.url).partition("?")
+        url = f"{base.rstrip('/')}/chat/completions{mark}{query}"
+        # As ASCII: half an emoji in a message has no UTF-8, but it has an escape.
+        content = json.dumps(payload, separators=(",", ":")).encode()
         request = self.http.build_request(
-            "POST", url, json=payload, headers=headers, timeout=engine.timeout_s
+            "POST", url, content=content, headers=headers, timeout=engine.timeout_s
         )
         return await self.http.send(request, stream=True)
 
@@ -113,45 +117,46 @@ class Gateway:
         try:
             text = await answer.aread()
         except httpx.HTTPError as error:
-            recording.error_type = type(error).__name__
+            recording.failed(type(error).__name__)
             await self._keep(recording)
             return openai_error(EngineFailed("the engine broke off its answer; try again"), headers)
         finally:
             await answer.aclose()
         decoded = _decoded(text)
-        if answer.is_success and decoded is not None:
-            recording.whole(decoded)
-            recording.outcome = "ok"
+        if not answer.is_success:
+            recording.failed(str(answer.status_code))
+        elif decoded is None:
+            recording.failed("unreadable")
         else:
-            recording.error_type = str(answer.status_code)
+            recording.outcome = "ok"
+            recording.whole(decoded)
         await self._keep(recording)
+        if "retry-after" in answer.headers:
+            headers["Retry-After"] = answer.headers["retry-after"]
         kind = answer.headers.get("content-type", "application/json")
         return Response(text, answer.status_code, headers, kind)
 
     async def _stream(
         self, answer: httpx.Response, recording: Recording, *, wants_usage: bool
     ) -> AsyncIterator[bytes]:
-        """The engine's events as they come; recorded however it ends."""
+        """The engine's bytes as they come; recorded however it ends."""
         recording.outcome = "cancelled"
         try:
-            async for line in answer.aiter_lines():
-                chunk = _decoded(line[5:].encode()) if line.startswith("data:") else None
-                if chunk is not None:
-                    recording.chunk(chunk)
-                    if not wants_usage and not chunk.get("choices") and chunk.get("usage"):
-                        continue
-                if line:
-                    yield f"{line}\n\n".encode()
-                if line.encode() == _DONE:
-                    recording.outcome = "ok"
-            if recording.finished:
+            async for lines in _lines(answer):
+                for line in lines:
+                    _hear(line, recording)
+                shown = lines if wants_usage else [each for each in lines if not _is_usage(each)]
+                if shown:
+                    yield b"".join(shown)
+            if recording.outcome == "cancelled" and recording.finished:
                 recording.outcome = "ok"
-            elif recording.outcome == "cancelled":
-                recording.outcome, recording.error_type = "error", "incomplete"
+            if recording.outcome == "cancelled":
+                recording.failed("incomplete")
                 yield _broken("the engine ended its stream early; try again")
         except httpx.HTTPError as error:
-            recording.outcome, recording.error_type = "error", type(error).__name__
-            yield _broken("the engine broke off its stream; try again")
+            if recording.outcome != "ok":
+                recording.failed(type(error).__name__)
+                yield _broken("the engine broke off its stream; try again")
         finally:
             # A client that hangs up cancels this task; what it got is recorded all the same.
             with anyio.CancelScope(shield=True):
@@ -160,10 +165,15 @@ class Gateway:
 
     async def _keep(self, recording: Recording) -> None:
         try:
-            await run_in_threadpool(self.intake.take_own, recording.fact())
-        except Unavailable as error:
+            await run_in_threadpool(lambda: self.intake.take_own(recording.fact()))
+        except (ThumbwheelError, ValueError) as error:
             # The answer is out already: it must not fail for its record, but this must be seen.
             log.error("%s not recorded: %s", recording.context.completion, error)  # noqa: TRY400
+
+
+def overhead(began: float) -> str:
+    """Milliseconds since `began` on the performance counter, as the header has them."""
+    return f"{(time.perf_counter() - began) * 1000:.2f}"
 
 
 def openai_error(error: ThumbwheelError, headers: Mapping[str, str]) -> JSONResponse:
@@ -180,15 +190,52 @@ def openai_error(error: ThumbwheelError, headers: Mapping[str, str]) -> JSONResp
     return JSONResponse({"error": body}, error.status, {**headers, **retry})
 
 
+async def _lines(answer: httpx.Response) -> AsyncIterator[list[bytes]]:
+    """Whole lines with their ends, as many as came at once.
+
+    Only a line feed ends one: U+2028 and its like are text, although `splitlines` cuts there.
+    """
+    rest = b""
+    async for data in answer.aiter_bytes():
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield [line + b"\n" for line in lines]
+    if rest:
+        yield [rest]
+
+
+def _hear(line: bytes, recording: Recording) -> None:
+    if not line.startswith(b"data:"):
+        return
+    if line[5:].strip() == b"[DONE]":
+        if recording.outcome == "cancelled":
+            recording.outcome = "ok"
+    elif (chunk := _decoded(line[5:])) is not None:
+        recording.chunk(chunk)
+
+
+def _is_usage(line: bytes) -> bool:
+    """A chunk that says nothing but what the answer cost."""
+    if not line.startswith(b"data:") or b'"usage"' not in line:
+        return False
+    chunk = _decoded(line[5:])
+    return chunk is not None and not chunk.get("choices") and bool(chunk.get("usage"))
+
+
+def _is_json(answer: httpx.Response) -> bool:
+    return "json" in answer.headers.get("content-type", "")
+
+
 def _broken(message: str) -> bytes:
     error = {"message": message, "type": "api_error", "param": None, "code": "EngineFailed"}
-    return f"data: {json.dumps({'error': error})}\n\n".encode()
+    # The engine may have stopped within an event: an empty line ends it.
+    return f"\n\ndata: {json.dumps({'error': error})}\n\n".encode()
 
 
 def _decoded(text: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 

@@ -15,7 +15,7 @@ Format = Literal["aider", "mini-swe-agent"]
 
 
 def read_history(
-    format: Format,  # noqa: A002  the word a person types
+    format: Format,
     path: Path,
     *,
     timezone: tzinfo = UTC,

@@ -247,7 +247,14 @@ def until(action: Callable[[], object], *, within_s: float) -> None:
             return
 
 
-# kafka-python 3.0.12 leaves the closing of a socket that was refused to the garbage collector.
+@pytest.fixture
+def collected() -> Iterator[None]:
+    """kafka-python 3.0.12 leaves the closing of refused sockets to the garbage collector."""
+    yield
+    gc.collect()
+
+
+@pytest.mark.usefixtures("collected")
 @pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 def test_the_log_goes_on_after_its_broker_was_killed_and_has_all_that_was_acknowledged(
@@ -283,4 +290,3 @@ def test_the_log_goes_on_after_its_broker_was_killed_and_has_all_that_was_acknow
     assert [record.value.decode() for record in records] == kept
     assert [position(record) for record in records] == acknowledged
     log.close()
-    gc.collect()

@@ -1,0 +1,71 @@
+"""One half of this room alone: `python -m ingest api` or `python -m ingest drain`."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+
+import uvicorn
+
+from ingest.api import IngestApi
+from ingest.app import create_app
+from ingest.control import open_control
+from ingest.drain import GROUP, Drain
+from ingest.errors import ThumbwheelError
+from ingest.feedback import Feedback
+from ingest.intake import Intake
+from ingest.keys import Keys
+from ingest.log import open_log
+from ingest.settings import Settings
+from ingest.store import Store
+
+
+def api(settings: Settings) -> None:
+    """Serves the doors; a drain elsewhere moves what they take."""
+    log, store = open_log(settings.log), Store.open(settings.store)
+    control = open_control(settings.control)
+    intake = Intake(log, store)
+    room = IngestApi(intake, store, Feedback(control, intake), Keys(control))
+    app = create_app(
+        "Thumbwheel ingest",
+        [room.router()],
+        ready={"log": lambda: log.lag(GROUP), "store": lambda: store.rows("SELECT 1")},
+    )
+    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning")
+    control.dispose()
+    store.close()
+    log.close()
+
+
+def drain(settings: Settings) -> None:
+    """Moves facts from log to store until asked to stop."""
+    log, store = open_log(settings.log), Store.open(settings.store)
+    consumer = log.consumer(GROUP)
+    job = Drain(consumer, store)
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(asked, lambda *_: job.stop.set())
+    job.run()
+    consumer.close()
+    store.close()
+    log.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m ingest", description=__doc__)
+    parser.add_argument("half", choices=["api", "drain"])
+    for name in ("host", "port", "data", "log", "store", "control"):
+        parser.add_argument(f"--{name}", help=f"default THUMBWHEEL_{name.upper()}")
+    arguments = vars(parser.parse_args())
+    half = arguments.pop("half")
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    try:
+        (api if half == "api" else drain)(Settings.of(os.environ, **arguments))
+    except ThumbwheelError as error:
+        print(f"ingest {half}: {error.detail}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

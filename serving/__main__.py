@@ -1,0 +1,47 @@
+"""This room alone: completions and checkpoints, writing facts to a log that others drain."""
+
+import os
+import sys
+
+import httpx
+import uvicorn
+
+from experiments.registry import Experiments
+from ingest.app import create_app
+from ingest.control import open_control
+from ingest.drain import GROUP
+from ingest.errors import ThumbwheelError
+from ingest.intake import Intake
+from ingest.keys import Keys
+from ingest.log import open_log
+from ingest.settings import Settings
+from ingest.store import Store
+from serving.api import ServingApi
+from serving.checkpoints import Checkpoints
+from serving.gateway import Gateway
+
+
+def serve(settings: Settings) -> None:
+    log, store = open_log(settings.log), Store.open(settings.store)
+    control = open_control(settings.control)
+    checkpoints = Checkpoints(control)
+    gateway = Gateway(checkpoints, Experiments(control), Intake(log, store), httpx.AsyncClient())
+    room = ServingApi(gateway, checkpoints, Keys(control))
+    app = create_app("Thumbwheel serving", [room.router()], ready={"log": lambda: log.lag(GROUP)})
+    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning")
+    control.dispose()
+    store.close()
+    log.close()
+
+
+def main() -> int:
+    try:
+        serve(Settings.of(os.environ))
+    except ThumbwheelError as error:
+        print(f"serving: {error.detail}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
