@@ -194,24 +194,28 @@ def read(
 
 
 def _columns(index: int, each: Metric) -> str:
-    top, bottom = (f"toFloat64({part})" for part in (each.numerator, each.denominator))
-    # The Stable forms do not cancel; below two units they are NaN, which is no variance.
+    """Whole-number sums: exact, so no order of rows or threads changes a digit of the report."""
+    top, bottom = (f"toInt128({part})" for part in (each.numerator, each.denominator))
     return (
-        f"avg({top}) AS mean_{index}, varSampStable({top}) AS var_{index}, "
-        f"avg({bottom}) AS den_mean_{index}, varSampStable({bottom}) AS den_var_{index}, "
-        f"covarSampStable({top}, {bottom}) AS cov_{index}"
+        f"sum({top}) AS top_{index}, sum({top} * {top}) AS top_top_{index}, "
+        f"sum({bottom}) AS bottom_{index}, sum({bottom} * {bottom}) AS bottom_bottom_{index}, "
+        f"sum({top} * {bottom}) AS top_bottom_{index}"
     )
 
 
 def _moments(row: Mapping[str, Any], index: int) -> Moments:
-    def spread(name: str) -> float:
-        return float(row[f"{name}_{index}"]) if row["n"] > 1 else 0.0
+    n = int(row["n"])
+    top, bottom = int(row[f"top_{index}"]), int(row[f"bottom_{index}"])
+
+    def spread(name: str, a: int, b: int) -> float:
+        # Integers do not cancel; only this last division rounds.
+        return (n * int(row[f"{name}_{index}"]) - a * b) / (n * (n - 1)) if n > 1 else 0.0
 
     return Moments(
-        n=row["n"],
-        mean=row[f"mean_{index}"],
-        var=spread("var"),
-        den_mean=row[f"den_mean_{index}"],
-        den_var=spread("den_var"),
-        cov=spread("cov"),
+        n=n,
+        mean=top / n,
+        var=spread("top_top", top, top),
+        den_mean=bottom / n,
+        den_var=spread("bottom_bottom", bottom, bottom),
+        cov=spread("top_bottom", top, bottom),
     )

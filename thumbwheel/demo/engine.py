@@ -9,6 +9,7 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.requests import ClientDisconnect
 
 from thumbwheel.demo.population import answer
 
@@ -19,7 +20,10 @@ def scripted_engine(chances: dict[str, float]) -> FastAPI:
 
     @app.post("/v1/chat/completions")
     async def complete(request: Request) -> Response:
-        body = await request.json()
+        try:
+            body = await request.json()
+        except ClientDisconnect:
+            return Response(status_code=499)  # nobody is left to read it
         model = body["model"]
         text = answer(model, str(body["messages"][-1]["content"]), chances[model])
         if body.get("stream"):
