@@ -30,9 +30,8 @@ _RECORD_BYTES = MAX_ENTRY_BYTES + 1024 * 1024
 """A value of the largest size with its key, its framing, and lz4's growth on random bytes."""
 _TOPIC = {
     "max.message.bytes": str(_RECORD_BYTES),
-    # A broker may be set to keep the last record of a key only, or all for a week only. Here a
-    # record may go when the store has it, and no broker knows that. Copies are the broker's
-    # default.replication.factor and min.insync.replicas: how many there can be is known there.
+    # A broker's defaults may drop records after a week; here none may go before the store has it.
+    # How many copies there can be the broker knows: default.replication.factor, min.insync.replicas
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
@@ -106,79 +105,61 @@ def _end(producer: KafkaProducer) -> None:
 
 
 def _partitions(admin: KafkaAdminClient, topic: str) -> list[TopicPartition]:
-    """Those of the topic; none when there is no such topic."""
     (found,) = admin.describe_topics([topic])
     return [TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
-
-
-def _make_topic(admin: KafkaAdminClient, topic: str) -> None:
-    """The topic is there; one that was there stays as it is."""
-    if not _partitions(admin, topic):
-        made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
-        with suppress(TopicAlreadyExistsError):
-            admin.create_topics({topic: made})
-        admin.wait_for_topics([topic], timeout_ms=_REQUEST_MS)
 
 
 class KafkaLog:
     """A Log with the partitions of one topic; a key stays in one of them."""
 
-    def __init__(
-        self, servers: list[str], topic: str, producer: KafkaProducer, admin: KafkaAdminClient
-    ) -> None:
-        self._servers = servers
+    def __init__(self, topic: str, producer: KafkaProducer, admin: KafkaAdminClient) -> None:
         self._topic = topic
         self._producer = producer
         self._admin = admin
+        self._servers = admin.config["bootstrap_servers"]
         self._replacing = threading.Lock()
         self._closed = False
 
     @classmethod
     def open(cls, servers: Sequence[str], topic: str) -> Self:
-        """The log in that topic, which is there afterwards.
-
-        Raises: Unavailable when no server answers, or the topic cannot be made.
-        """
+        """The topic is there. Raises: Unavailable when no server answers, or it cannot be made."""
         with _kafka_wall(f"open the log {topic}"), ExitStack() as opened:
             producer = _connected(KafkaProducer, bootstrap_servers=list(servers), **_PRODUCER)
             opened.callback(_end, producer)
             admin = _connected(KafkaAdminClient, bootstrap_servers=list(servers), **_NETWORK)
             opened.callback(admin.close)
-            _make_topic(admin, topic)
+            if not _partitions(admin, topic):
+                made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
+                with suppress(TopicAlreadyExistsError):
+                    admin.create_topics({topic: made})
+                admin.wait_for_topics([topic], timeout_ms=_REQUEST_MS)
             opened.pop_all()
-        return cls(list(servers), topic, producer, admin)
+        return cls(topic, producer, admin)
 
     def append(self, entries: Sequence[Entry]) -> str:
         if not entries:
             return ""
-        for entry in entries:
-            if len(entry.value) > MAX_ENTRY_BYTES:
-                raise TooLarge(f"{len(entry.value)} bytes; a record holds {MAX_ENTRY_BYTES}")
+        if max(len(entry.value) for entry in entries) > MAX_ENTRY_BYTES:
+            raise TooLarge(f"a record holds {MAX_ENTRY_BYTES} bytes")
         producer = self._producer
         with _kafka_wall("append to Kafka"):
             try:
-                return self._deliver(producer, entries)
+                futures = [
+                    producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=data)
+                    for key, data in entries
+                ]
+                # A producer that has no id from the brokers does not count its records' time.
+                end = time.monotonic() + _DELIVERY_S + 1
+                places = [future.get(timeout=max(0, end - time.monotonic())) for future in futures]
             except MessageSizeTooLargeError as error:
                 raise TooLarge(f"append to Kafka: {error}") from error
             except KafkaError:
                 self._replace(producer)
                 raise
-
-    def _deliver(self, producer: KafkaProducer, entries: Sequence[Entry]) -> str:
-        futures = [
-            producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=value)
-            for key, value in entries
-        ]
-        # A producer that has no id from the brokers does not count the time of its records.
-        deadline = time.monotonic() + _DELIVERY_S + 1
-        places = [future.get(timeout=max(0, deadline - time.monotonic())) for future in futures]
         return position(Record(places[-1].partition, places[-1].offset, "", b"", self._topic))
 
     def _replace(self, failed: KafkaProducer) -> None:
-        """Later appends use a fresh producer; what waits in the failed one fails, too.
-
-        Otherwise a record could arrive behind those that were appended after its failure.
-        """
+        """Later appends use a fresh producer; what waits in the failed one fails, or it came late."""
         with self._replacing:
             if self._closed or failed is not self._producer:
                 return
@@ -198,10 +179,8 @@ class KafkaLog:
             ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
             firsts = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
             commits = self._commits(group, places)
-        return sum(
-            max(0, ends[place].offset - max(firsts[place].offset, commits.get(place, 0)))
-            for place in places
-        )
+        starts = {place: max(firsts[place].offset, commits.get(place, 0)) for place in places}
+        return sum(max(0, ends[place].offset - starts[place]) for place in places)
 
     def _commits(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, int]:
         deadline = time.monotonic() + _CONNECT_S
@@ -217,8 +196,6 @@ class KafkaLog:
 
     def close(self) -> None:
         with self._replacing:
-            if self._closed:
-                return
             self._closed = True
         _end(self._producer)
         self._admin.close()
@@ -227,8 +204,7 @@ class KafkaLog:
 class _Regrouped(ConsumerRebalanceListener):  # type: ignore[misc]
     """Remembers that the group has shared out its partitions anew."""
 
-    def __init__(self) -> None:
-        self.is_set = True
+    is_set = True
 
     def on_partitions_revoked(self, _: object) -> None:
         self.is_set = True
@@ -253,13 +229,10 @@ class _KafkaConsumer:
                 left_s = deadline - time.monotonic()
                 if not self._fetch(max(0.0, left_s)) and left_s <= 0:
                     return []
-            while len(self._waiting) < max_records and self._waiting_bytes() < max_bytes:
-                if not self._fetch(0):
+            while len(self._waiting) < max_records and self._fetch(0):
+                if sum(len(record.value) for record in self._waiting) >= max_bytes:
                     break
         return self._take(max_records, max_bytes)
-
-    def _waiting_bytes(self) -> int:
-        return sum(len(record.value) for record in self._waiting)
 
     def _fetch(self, timeout_s: float) -> bool:
         """More records wait; False when none came. All are forgotten when partitions changed."""
@@ -293,8 +266,7 @@ class _KafkaConsumer:
 
     def rewind(self) -> None:
         self._misplaced.is_set = True
-        with _kafka_wall("rewind in Kafka"):
-            self._seek()
+        self._done.clear()
 
     def _seek(self) -> None:
         """The next record of each partition is the one after its commit; all else is forgotten."""
@@ -304,12 +276,11 @@ class _KafkaConsumer:
         try:
             for place in self._consumer.assignment():
                 offset = self._consumer.committed(place, timeout_ms=_REQUEST_MS)
-                if place not in self._consumer.assignment():
-                    continue
-                if offset is None or offset < 0:
-                    self._consumer.seek_to_beginning(place)
-                else:
-                    self._consumer.seek(place, offset)
+                with suppress(ValueError):  # it is another reader's by now
+                    if offset is None:
+                        self._consumer.seek_to_beginning(place)
+                    else:
+                        self._consumer.seek(place, offset)
         except KafkaError:
             self._misplaced.is_set = True
             raise

@@ -86,7 +86,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
 
 def _too_large(path: Path, max_bytes: int) -> str:
     return (
-        f"{path}: holds more than the limit of {max_bytes:,} bytes (decompressed); split"
+        f"{path}: holds more than the limit of {max_bytes >> 20} MiB (decompressed); split"
         " an aider history at session headers (lines '# aider chat started at …') and import the"
         " pieces in order"
     )

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
@@ -40,6 +40,7 @@ def test_it_is_pearsons_chi_square(observed: list[int], data: st.DataObject) -> 
 
 @given(observed=counts, factor=st.floats(0.001, 1000))
 def test_only_the_proportions_of_weights_matter(observed: list[int], factor: float) -> None:
+    assume(sum(observed) != 5 * len(observed))  # there the last bit of a factor decides
     one = srm_test(observed, [1.0] * len(observed))
     scaled = srm_test(observed, [factor] * len(observed))
     assert (scaled.reason, scaled.df) == (one.reason, one.df)
