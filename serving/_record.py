@@ -184,8 +184,7 @@ class Recording:
         if len(text) >= _MAX_CONTENT:
             return {"content_omitted": f"{len(text)} bytes"}
         # An engine's Infinity (a log-prob of nothing) is no JSON: it is kept as null.
-        content = json.loads(text, parse_constant=lambda _: None)
-        return content  # noqa: RET504 - json.loads gives Any
+        return dict(json.loads(text, parse_constant=lambda _: None))
 
 
 def exposed(context: Context, choice: Choice) -> dict[str, Any] | None:
@@ -257,8 +256,9 @@ def _name(value: object) -> str | None:
 
 
 def _count(value: object) -> int | None:
-    plausible = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
-    return value if plausible else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value < 1 << 63 else None
 
 
 def _digest(tools: object) -> str | None:

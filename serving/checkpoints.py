@@ -1,5 +1,6 @@
 """The registry of checkpoints: which engine answers for which, and who is champion."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from ingest.control import METADATA, reading, utc_now, writing
 from ingest.errors import Conflict, NotFound
 
+_ID = "[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199}"
 ROUTE = "agent"
 """The model name that lets experiments choose the checkpoint."""
 CHAMPION = "champion"
@@ -38,7 +40,7 @@ class EngineAt(BaseModel):
     url: AnyHttpUrl
     model: str | None = None
     """What the engine calls it; the checkpoint's id when left out."""
-    api_key: Annotated[str, Field(pattern=r"^[!-~]+$")] | None = Field(None, repr=False)
+    api_key: Annotated[str, Field(pattern=r"^[!-~]*$")] | None = Field(None, repr=False)
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 600
 
     @field_validator("url")
@@ -52,7 +54,7 @@ class EngineAt(BaseModel):
 class Checkpoint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,199}$")]
+    id: Annotated[str, Field(pattern=f"^{_ID}$")]
     engine: EngineAt
     parent: str | None = None
     dataset: str | None = None
@@ -91,11 +93,14 @@ class Checkpoints:
     def get(self, checkpoint_id: str) -> Checkpoint:
         """Raises: NotFound."""
         question = select(_CHECKPOINTS.c.definition).where(_CHECKPOINTS.c.id == checkpoint_id)
-        with reading(self.engine) as connection:
-            definition = connection.execute(question).scalar_one_or_none()
+        definition = None
+        # Other names may hold what no database takes: NUL, half a character.
+        if re.fullmatch(_ID, checkpoint_id):
+            with reading(self.engine) as connection:
+                definition = connection.execute(question).scalar_one_or_none()
         if definition is None:
             raise NotFound(
-                f"no checkpoint {checkpoint_id!r}; `thumbwheel checkpoint list` shows them"
+                f"no checkpoint {checkpoint_id[:200]!r}; `thumbwheel checkpoint list` shows them"
             )
         return _CHECKPOINT.validate_json(definition)
 

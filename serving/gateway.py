@@ -219,7 +219,7 @@ def _is_usage(line: bytes) -> bool:
     if not line.startswith(b"data:") or b'"usage"' not in line:
         return False
     chunk = _decoded(line[5:])
-    return chunk is not None and not chunk.get("choices") and bool(chunk.get("usage"))
+    return bool(chunk and not chunk.get("choices") and isinstance(chunk.get("usage"), Mapping))
 
 
 def _is_json(answer: httpx.Response) -> bool:

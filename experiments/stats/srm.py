@@ -38,15 +38,16 @@ def srm_test(observed: Sequence[int], expected: Sequence[float]) -> SRMResult:
     Source: A. Fabijan et al., KDD 2019.
     """
     _check(observed, expected)
-    arms = [(count, weight) for count, weight in zip(observed, expected, strict=True) if weight > 0]
-    total = sum(count for count, _ in arms)
-    scale = total / sum(weight for _, weight in arms)
-    if len(arms) < 2:
+    counts = [count for count, weight in zip(observed, expected, strict=True) if weight > 0]
+    weights = [weight for weight in expected if weight > 0]
+    if len(weights) < 2:
         return SRMResult(None, None, None, "fewer than two arms have weight")
-    if min(weight * scale for _, weight in arms) < MIN_EXPECTED:
+    promised = [sum(counts) * weight / sum(weights) for weight in weights]
+    if min(promised) < MIN_EXPECTED:
         return SRMResult(None, None, None, f"an arm expects fewer than {MIN_EXPECTED} units")
-    statistic = sum((count - weight * scale) ** 2 / (weight * scale) for count, weight in arms)
-    df = len(arms) - 1
+    pairs = zip(counts, promised, strict=True)
+    statistic = sum((count - units) ** 2 / units for count, units in pairs)
+    df = len(weights) - 1
     return SRMResult(statistic, df, float(chdtrc(df, statistic)))
 
 

@@ -57,7 +57,7 @@ def test_no_message_is_too_odd_for_a_fact(messages: list[dict[str, Any]]) -> Non
 def test_parts_are_named_as_opentelemetry_has_them() -> None:
     function = {"name": "run", "arguments": "{}"}
     call = {"id": "c1", "type": "function", "function": function}
-    asked = [
+    asked: list[dict[str, Any]] = [
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": "done"},
@@ -70,7 +70,7 @@ def test_parts_are_named_as_opentelemetry_has_them() -> None:
 
 
 def test_one_text_in_a_list_becomes_that_text_and_no_content_becomes_none() -> None:
-    listed = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
+    listed: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
     assert to_messages(to_parts([listed])) == [{"role": "user", "content": "hi"}]
     assert to_messages(to_parts([{"role": "assistant"}])) == [
         {"role": "assistant", "content": None}
@@ -78,7 +78,7 @@ def test_one_text_in_a_list_becomes_that_text_and_no_content_becomes_none() -> N
 
 
 def test_parts_that_others_wrote_do_not_fail() -> None:
-    foreign = [{"role": "x", "parts": [{"type": "tool_call"}, {"type": "text"}, 3, {"type": "r"}]},
+    foreign: list[dict[str, Any]] = [{"role": "x", "parts": [{"type": "tool_call"}, {"type": "text"}, 3, {"type": "r"}]},
                {"role": "y"}, {"role": "z", "parts": [{"type": "tool_call_response"}]}]  # fmt: skip
     first, second, third = to_messages(foreign)
     assert first["content"] == [{"type": "text"}, {"type": "r"}]

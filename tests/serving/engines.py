@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
 def _hung_up(handler: BaseHTTPRequestHandler) -> bool:
     handler.connection.setblocking(False)
     try:
-        return handler.connection.recv(1) == b""
+        return not handler.connection.recv(1)
     except BlockingIOError:
         return False
 

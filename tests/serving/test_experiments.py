@@ -25,14 +25,18 @@ def test_the_route_needs_a_champion_and_goes_to_it_without_an_experiment(desk: D
 def test_an_arm_is_sticky_and_its_exposure_is_recorded_once_for_each_unit(desk: Desk) -> None:
     desk.experiment("sticky")
     users = [f"u{n}" for n in range(12)]
-    arms = {}
+    arms: dict[str, str] = {}
+    answers = []
     for user in users * 2:
         answer = desk.ask("agent", headers={"user": user, "consent": "code"})
         arm = answer.headers["x-thumbwheel-variant"]
         assert arms.setdefault(user, arm) == arm
         assert answer.headers["x-thumbwheel-experiment"] == "sticky"
         assert answer.headers["x-thumbwheel-checkpoint"] == {"a": "m1", "b": "m2"}[arm]
+        answers.append(answer)
+    for answer in answers:
         data = desk.finished(answer)["data"]
+        arm = answer.headers["x-thumbwheel-variant"]
         assert (data["reason"], data["variant"], data["version"]) == ("randomised", arm, 1)
         assert data["assignment"] == answer.headers["x-thumbwheel-assignment-id"]
     assert set(arms.values()) == {"a", "b"}

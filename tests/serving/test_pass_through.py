@@ -1,4 +1,5 @@
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -110,10 +111,13 @@ def test_odd_answers_reach_the_client_and_leave_a_fact_with_what_was_understood(
 ) -> None:
     texts = [json.dumps(each).encode() for each in _TWISTED]
     texts += [_NAN_ANSWER % b"1", _NAN_ANSWER % (b"[" * 300 + b"]" * 300)]
+    answers = []
     for text in texts:
         desk.engine.says(text, kind="application/json")
         answer = desk.ask(headers={"consent": "training"})
         assert (answer.status_code, answer.content) == (200, text)
+        answers.append(answer)
+    for answer in answers:
         data = desk.finished(answer)["data"]
         assert data["outcome"] == "ok"
         assert "gen_ai.usage.output_tokens" not in data
@@ -162,8 +166,6 @@ def test_a_stream_arrives_while_the_engine_still_speaks(desk: Desk) -> None:
 
 
 def test_fifty_streams_at_once_are_each_whole_and_each_recorded(desk: Desk) -> None:
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
-
     desk.engine.says(*(delta(f"{n} ") for n in range(40)), delta(finish_reason="stop"), DONE)
     whole = b"".join(desk.engine.script.pieces)
 

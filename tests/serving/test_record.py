@@ -129,19 +129,20 @@ def test_odd_requests_are_served_and_recorded(desk: Desk) -> None:
         [{"role": "user", "content": ["hi", None, {"type": "text"}, {"type": "tool_call"}]}],
         [{"role": "user", "content": "half \ud83d, nul \0"}],
     ]  # fmt: skip
-    for messages in odd:
-        answer = desk.ask(messages=messages, headers={"consent": "code"})
+    answers = [desk.ask(messages=messages, headers={"consent": "code"}) for messages in odd]
+    assert [each.body["messages"] for each in desk.engine.received] == odd
+    for answer in answers:
         assert answer.status_code == 200
-        assert desk.engine.received[-1].body["messages"] == messages
         assert desk.finished(answer)["data"]["outcome"] == "ok"
 
 
 def test_header_values_with_odd_characters_are_kept_as_the_ids_they_are(desk: Desk) -> None:
-    for sent, meant in [
-        ("zoë ✨".encode(), "zoë ✨"), ("zoë".encode("latin-1"), "zoë"), (b"a\x01\x85'\"{};", "a\x01\x85'\"{};"),
-        (b"  ", None), (b"x" * 800, "x" * 800),
-    ]:  # fmt: skip
-        answer = desk.ask(headers={"user": sent, "conversation": sent})
+    cases = [
+        ("zoë ✨".encode(), "zoë ✨"), ("zoë".encode("latin-1"), "zoë"), (b"a'\"{};,=\t%00", "a'\"{};,=\t%00"),
+        (b"", None), (b"x" * 800, "x" * 800),
+    ]  # fmt: skip
+    answers = [desk.ask(headers={"user": sent, "conversation": sent}) for sent, _ in cases]
+    for answer, (_, meant) in zip(answers, cases, strict=True):
         fact = desk.finished(answer)
         assert fact.get("user") == meant
         assert fact["data"].get("gen_ai.conversation.id") == meant
