@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Literal
@@ -123,6 +124,8 @@ class Experiments:
     """The registry. Reads of running specs are for the hot path: at most a second old."""
 
     engine: Engine
+    has_checkpoint: Callable[[str], bool] = lambda _: True
+    """Whether a checkpoint can serve; the registry of checkpoints lives in another room."""
     _running: tuple[ExperimentSpec, ...] = field(default=(), init=False)
     _read_at: float = field(default=-1e9, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -162,6 +165,7 @@ class Experiments:
                 raise Conflict(
                     f"{key!r} is {experiment.status}; create a new experiment to run again"
                 )
+            self._check_checkpoints(experiment.plan)
             busy = [
                 each
                 for each in rows
@@ -184,6 +188,14 @@ class Experiments:
             )
         self._read_at = -1e9
         return self.get(key)
+
+    def _check_checkpoints(self, plan: Plan) -> None:
+        """An arm that cannot be served would lose its units and bias the rest."""
+        missing = [v.checkpoint for v in plan.variants if not self.has_checkpoint(v.checkpoint)]
+        if missing:
+            raise Conflict(
+                f"no checkpoint {missing[0]!r} to serve an arm; `thumbwheel checkpoint add` it first"
+            )
 
     def stop(self, key: str) -> Experiment:
         """Nobody is assigned any more; the report stays. Raises: NotFound, Conflict."""

@@ -104,6 +104,11 @@ class Checkpoints:
             )
         return _CHECKPOINT.validate_json(definition)
 
+    def exists(self, checkpoint_id: str) -> bool:
+        question = select(_CHECKPOINTS.c.id).where(_CHECKPOINTS.c.id == checkpoint_id)
+        with reading(self.engine) as connection:
+            return connection.execute(question).one_or_none() is not None
+
     def all(self) -> list[Checkpoint]:
         """Oldest first."""
         question = select(_CHECKPOINTS.c.definition).order_by(_CHECKPOINTS.c.created_at)

@@ -103,8 +103,8 @@ class Server:
         """All rooms on one port."""
         http = httpx.AsyncClient(limits=httpx.Limits(max_connections=1000))
         intake = self.intake
-        experiments = Experiments(self.control)
         checkpoints = Checkpoints(self.control)
+        experiments = Experiments(self.control, checkpoints.exists)
         feedback = Feedback(self.control, intake)
         gateway = Gateway(checkpoints, experiments, intake, http)
         exports = Exports(self.store, self.settings.data / "datasets")

@@ -15,6 +15,13 @@ def plan(key: str = "e1", **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+@pytest.fixture(autouse=True)
+def _checkpoints(running: Running) -> None:
+    for name in ("m1", "m2"):
+        engine = {"url": "http://127.0.0.1:9/v1"}
+        running.http.post("/v1/checkpoints", json={"id": name, "engine": engine})
+
+
 def post(running: Running, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
     answer = running.http.post(f"/v1/{path}", json=body)
     return answer.status_code, answer.json()
@@ -47,6 +54,14 @@ def test_an_illegal_change_says_what_to_do_instead(running: Running) -> None:
     assert "smaller coverage" in problem["detail"]
     assert post(running, "experiments/none/start")[0] == 404
     assert running.http.get("/v1/experiments/none/report").status_code == 404
+
+
+def test_an_arm_that_nothing_can_serve_is_not_started(running: Running) -> None:
+    unserved = [{"key": k, "checkpoint": c} for k, c in (("a", "m1"), ("b", "m9"))]
+    post(running, "experiments", plan(variants=unserved))
+    status, problem = post(running, "experiments/e1/start")
+    assert status == 409
+    assert "no checkpoint 'm9'" in problem["detail"]
 
 
 def test_experiments_of_a_layer_share_nobody(running: Running) -> None:

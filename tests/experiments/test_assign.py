@@ -210,7 +210,6 @@ def test_an_assignment_keeps_its_id_when_coverage_salt_and_weights_change() -> N
     for same in (spec(), spec(salt="other", weights=(9, 1), layer_range=(0, 9999))):
         assignment = assign(same, "user-1")
         assert assignment is not None
-        # Facts in the store hold it: a change of this value orphans them.
         assert assignment.assignment_id == "2ba42348a788432c3d87bbde1c1c7902"
 
 

@@ -84,6 +84,7 @@ def test_the_command_line_does_the_whole_job_of_an_operator(server: ServerProces
     assert thumbwheel(*add).returncode == 1
     assert thumbwheel("checkpoint", "alias", "m1", "champion", *door).returncode == 0
     assert "champion" in thumbwheel("checkpoint", "list", *door).stdout
+    assert thumbwheel(*(part.replace("m1", "m2") for part in add)).returncode == 0
     variants = ("--variant", "a=m1", "--variant", "b=m2:2")
     assert thumbwheel("experiment", "create", "e1", *variants, *door).returncode == 0
     assert thumbwheel("experiment", "start", "e1", *door).stdout == "e1 is running.\n"
