@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from ingest.store import Store
 from ingest.web import requires
 
 log = logging.getLogger(__name__)
+_ID = re.compile(r"[a-z]{1,10}-[0-9a-f]{12}")
 
 
 class Selection(BaseModel):
@@ -55,8 +57,8 @@ class Exports:
 
     def state(self, dataset: str) -> dict[str, Any]:
         """Its manifest once ready. Raises: NotFound."""
-        manifest = self.root / Path(dataset).name / MANIFEST
-        if dataset not in self._state and not manifest.is_file():
+        manifest = self.root / dataset / MANIFEST
+        if not _ID.fullmatch(dataset) or not (dataset in self._state or manifest.is_file()):
             raise NotFound(f"no dataset {dataset!r}")
         if dataset in self._state and self._state[dataset]["status"] != "ready":
             return dict(self._state[dataset])
@@ -66,7 +68,7 @@ class Exports:
         """Raises: NotFound for all but the files of a ready dataset."""
         if name not in (JSONL, PARQUET, MANIFEST) or self.state(dataset)["status"] != "ready":
             raise NotFound(f"dataset {dataset!r} has no file {name!r}")
-        return self.root / Path(dataset).name / name
+        return self.root / dataset / name
 
     def _build(self, dataset: str, wanted: Wanted) -> None:
         state = self._state[dataset]

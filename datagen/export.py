@@ -99,8 +99,13 @@ def _row(
     if label is None:
         skipped["thumbs disagree" if judgement.ups else "no signal"] += 1
         return None
-    if not all(_is_text(message) for message in (*answer.prompt, answer.completion)):
+    messages = [_plain(message) for message in (*answer.prompt, answer.completion)]
+    if not all(messages):
         skipped["content is not text"] += 1
+        return None
+    *prompt, completion = messages
+    if not prompt or prompt[-1]["role"] == "assistant":
+        skipped["what was asked is not known"] += 1
         return None
     desirable, signal, evidence = label
     if format == "sft" and not desirable:
@@ -117,17 +122,30 @@ def _row(
         "simulated": answer.simulated,
     }
     if format == "sft":
-        return {"messages": [*answer.prompt, answer.completion]} | lineage
-    return {
-        "prompt": list(answer.prompt),
-        "completion": [answer.completion],
-        "label": desirable,
-    } | lineage
+        return {"messages": messages} | lineage
+    return {"prompt": prompt, "completion": [completion], "label": desirable} | lineage
 
 
-def _is_text(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, str) or (content is None and bool(message.get("tool_calls")))
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What a trainer can render of a message: its texts and tool calls. Empty where it is no text."""
+    content, calls = message.get("content"), message.get("tool_calls") or []
+    plain = {name: text for name, text in message.items() if isinstance(text, str)}
+    if "role" not in plain or not (isinstance(content, str) or (content is None and calls)):
+        return {}
+    if not all(_is_call(call) for call in calls):
+        return {}
+    return plain | {"content": content} | ({"tool_calls": calls} if calls else {})
+
+
+def _is_call(call: object) -> bool:
+    function = call.get("function") if isinstance(call, dict) else None
+    return (
+        isinstance(call, dict)
+        and call.keys() == {"id", "type", "function"}
+        and isinstance(function, dict)
+        and function.keys() == {"name", "arguments"}
+        and all(isinstance(text, str) for text in (call["id"], call["type"], *function.values()))
+    )
 
 
 def _labels(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -137,11 +155,20 @@ def _labels(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def _write_parquet(rows: list[dict[str, Any]], format: Format, path: Path) -> None:
     """With the full schema even where there is no row, so that a reader never has to guess."""
-    table = pa.Table.from_pylist(rows) if rows else pa.Table.from_pylist([], _SCHEMAS[format])
-    pq.write_table(table, path, compression="zstd")
+    columns = ("messages",) if format == "sft" else ("prompt", "completion")
+    names = {name for row in rows for column in columns for each in row[column] for name in each}
+    kinds: list[tuple[str, Any]] = [
+        (name, _CALLS if name == "tool_calls" else pa.string())
+        for name in ("role", "content", *sorted(names - {"role", "content"}))
+    ]
+    talk = pa.list_(pa.struct(kinds))
+    label = [("label", pa.bool_())] if format == "kto" else []
+    schema = pa.schema([*((column, talk) for column in columns), *label, *_LINEAGE])
+    pq.write_table(pa.Table.from_pylist(rows, schema), path, compression="zstd")
 
 
-_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_FUNCTION = pa.struct([("name", pa.string()), ("arguments", pa.string())])
+_CALLS = pa.list_(pa.struct([("id", pa.string()), ("type", pa.string()), ("function", _FUNCTION)]))
 _LINEAGE = [
     ("id", pa.string()),
     ("conversation", pa.string()),
@@ -152,12 +179,6 @@ _LINEAGE = [
     ("facts", pa.list_(pa.string())),
     ("simulated", pa.bool_()),
 ]
-_SCHEMAS = {
-    "sft": pa.schema([("messages", _MESSAGES), *_LINEAGE]),
-    "kto": pa.schema(
-        [("prompt", _MESSAGES), ("completion", _MESSAGES), ("label", pa.bool_()), *_LINEAGE]
-    ),
-}
 
 
 def _file(path: Path) -> dict[str, Any]:

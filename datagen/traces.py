@@ -7,13 +7,14 @@ source and one user: a conversation id that two people share never joins their w
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
 
 from ingest.messages import to_messages
 from ingest.store import Store
+from ingest.wire import read_one
 
 Signal = Literal["thumb", "undo", "kept"]
 _PAGE = 500
@@ -53,6 +54,8 @@ class Answer:
     facts: tuple[str, ...]
     received_at: datetime
     simulated: bool
+    served: bool
+    """Recorded by serving, with the prompt as the engine got it."""
 
 
 @dataclass
@@ -110,15 +113,32 @@ def answers(store: Store, chosen: Filter) -> Iterator[Answer]:
 
     Raises: Unavailable.
     """
+    # The store's client cuts times to the second; each answer is held against them exactly below.
+    until = chosen.until and chosen.until + timedelta(seconds=1)
     found = store.rows(
-        _CONVERSATIONS, since=chosen.since, until=chosen.until, experiment=chosen.experiment
+        _CONVERSATIONS, since=chosen.since, until=until, experiment=chosen.experiment
     )
     names = [row["conversation"] for row in found]
     for start in range(0, len(names), _PAGE):
         rows = store.rows(_FACTS, conversations=names[start : start + _PAGE])
-        for _, facts in groupby(rows, key=itemgetter("conversation", "source", "user")):
-            conversation = _only_last_keeps_its_turn(list(_rebuild(facts)))
-            yield from filter(chosen.lets_through, conversation)
+        for _, facts in groupby(rows, key=itemgetter("conversation")):
+            yield from filter(chosen.lets_through, _of_conversation(facts))
+
+
+def _of_conversation(facts: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
+    """Each answer once: what serving recorded stands for what an editor says of the same one."""
+    found = [
+        answer
+        for _, own in groupby(facts, key=itemgetter("source", "user"))
+        for answer in _only_last_keeps_its_turn(list(_rebuild(own)))
+    ]
+    served = {answer.id for answer in found if answer.served}
+    turns = {answer.id: answer.turn for answer in found if not answer.served}
+    for answer in found:
+        if answer.served:
+            yield replace(answer, turn=answer.turn or turns.get(answer.id, ""))
+        elif answer.id not in served:
+            yield answer
 
 
 def _only_last_keeps_its_turn(found: list[Answer]) -> Iterator[Answer]:
@@ -132,18 +152,19 @@ def _rebuild(facts: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
     history: list[dict[str, Any]] = []
     seen: list[str] = []
     for fact in facts:
-        data = json.loads(fact["body"]).get("data") or {}
+        data = read_one(fact["body"].encode()).value.get("data") or {}
         kind = fact["type"]
         if kind == "thumbwheel.completion.finished.v1":
-            if data.get("outcome") == "ok" and data.get("gen_ai.input.messages"):
-                prompt = to_messages(data["gen_ai.input.messages"])
-                yield from _answer(fact, data, prompt, [fact["id"]])
+            prompt = _messages(data.get("gen_ai.input.messages"))
+            if data.get("outcome") == "ok" and prompt:
+                for answer in _answer(fact, data, prompt, [fact["id"]]):
+                    yield replace(answer, served=True)
             continue
         seen.append(fact["id"])
         if kind == "thumbwheel.turn.submitted.v1" and data.get("prompt"):
             history.append({"role": "user", "content": data["prompt"]})
         elif kind == "thumbwheel.tool.called.v1" and data.get("sent_to_model"):
-            history.append({"role": "user", "content": str(data["gen_ai.tool.call.result"])})
+            history += _told(data.get("gen_ai.tool.call.result"))
         elif kind == "thumbwheel.inference.completed.v1":
             for answer in _answer(fact, data, history, seen):
                 if history:
@@ -171,20 +192,34 @@ def _answer(
             facts=tuple(facts),
             received_at=fact["received_at"].replace(tzinfo=UTC),
             simulated=bool(data.get("simulated")),
+            served=False,
         )
 
 
 def _spoken(data: Mapping[str, Any]) -> dict[str, Any] | None:
-    output = data.get("gen_ai.output.messages")
-    return to_messages(output)[-1] if output else None
+    output = _messages(data.get("gen_ai.output.messages"))
+    return output[-1] if output else None
+
+
+def _messages(value: object) -> list[dict[str, Any]]:
+    """As engines read them; none where an editor sent something else."""
+    whole = isinstance(value, list) and all(isinstance(each, Mapping) for each in value)
+    return to_messages(value) if whole and isinstance(value, list) else []
+
+
+def _told(result: object) -> list[dict[str, Any]]:
+    """What a tool's result is to the model: nothing where it is not known."""
+    if result in (None, ""):
+        return []
+    return [{"role": "user", "content": result if isinstance(result, str) else json.dumps(result)}]
 
 
 _EDITS = """
 SELECT proposed.completion AS completion, proposed.turn AS turn, diff,
        reverted.facts AS undone, decided.facts AS kept
 FROM (
-    SELECT diff, any(completion) AS completion, any(turn) AS turn FROM events FINAL
-    WHERE type = 'thumbwheel.diff.proposed.v1' AND consent = 'training' GROUP BY diff
+    SELECT diff, min((completion, turn)) AS claim, claim.1 AS completion, claim.2 AS turn
+    FROM events FINAL WHERE type = 'thumbwheel.diff.proposed.v1' AND consent = 'training' GROUP BY diff
 ) AS proposed
 LEFT JOIN (
     SELECT diff, groupArray(id) AS facts FROM events FINAL
@@ -202,6 +237,16 @@ ORDER BY diff
 _THUMBS = """
 SELECT target_kind, target_id, value, id FROM current_feedback(as_of = now64(6, 'UTC'))
 WHERE name = 'thumb' AND value IS NOT NULL ORDER BY id
+"""
+
+# Clients name their turns; a name that two people or conversations use says nothing of either.
+_SHARED_TURNS = """
+SELECT turn FROM events FINAL
+WHERE turn != '' AND type IN (
+    'thumbwheel.turn.submitted.v1', 'thumbwheel.inference.completed.v1',
+    'thumbwheel.completion.finished.v1'
+)
+GROUP BY turn HAVING uniqExact(conversation) > 1 OR uniqExactIf(user, user != '') > 1
 """
 
 Place = tuple[str, str]
@@ -223,10 +268,12 @@ def judgements(store: Store) -> Mapping[Place, Judgement]:
             judgement.kept += row["kept"]
     for row in store.rows(_THUMBS):
         kind, target = row["target_kind"], row["target_id"]
-        place = of_diff.get(target, (kind, target))
+        place = of_diff.get(target, ("diff", target)) if kind == "diff" else (kind, target)
         if place[0] != "diff":
             judgement = found.setdefault(place, Judgement())
             (judgement.ups if row["value"] > 0 else judgement.downs).append(row["id"])
+    for row in store.rows(_SHARED_TURNS):
+        found.pop(("turn", row["turn"]), None)
     return found
 
 

@@ -3,11 +3,9 @@
 import os
 import sys
 
-import uvicorn
-
 from experiments.api import ExperimentsApi
 from experiments.registry import Experiments
-from ingest.app import create_app
+from ingest.app import create_app, serve
 from ingest.control import open_control
 from ingest.errors import ThumbwheelError
 from ingest.keys import Keys
@@ -15,20 +13,21 @@ from ingest.settings import Settings
 from ingest.store import Store
 
 
-def serve(settings: Settings) -> None:
+def room(settings: Settings) -> None:
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store, control = Store.open(settings.store), open_control(settings.control)
-    room = ExperimentsApi(Experiments(control), store, Keys(control))
+    api = ExperimentsApi(Experiments(control), store, Keys(control))
     app = create_app(
-        "Thumbwheel experiments", [room.router()], ready={"store": lambda: store.rows("SELECT 1")}
+        "Thumbwheel experiments", [api.router()], ready={"store": lambda: store.rows("SELECT 1")}
     )
-    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning")
+    serve(app, settings)
     control.dispose()
     store.close()
 
 
 def main() -> int:
     try:
-        serve(Settings.of(os.environ))
+        room(Settings.of(os.environ))
     except ThumbwheelError as error:
         print(f"experiments: {error.detail}", file=sys.stderr)
         return 1

@@ -7,7 +7,7 @@ or diff, never matched by time, so no clock can move them into another arm.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from experiments.assign import ExperimentSpec
@@ -125,7 +125,7 @@ answers AS (
 edits AS (
     SELECT proposed.diff AS diff, answers.unit AS unit
     FROM (
-        SELECT diff, any(if(completion != '', ('completion', completion), ('turn', turn))) AS target
+        SELECT diff, min(if(completion != '', ('completion', completion), ('turn', turn))) AS target
         FROM known WHERE type = 'thumbwheel.diff.proposed.v1' GROUP BY diff
     ) AS proposed
     INNER JOIN answers ON proposed.target = answers.target
@@ -141,7 +141,7 @@ counted AS (
            0 AS reverted, simulated
     FROM served
     UNION ALL
-    SELECT targets.unit AS unit, 0, 0, value = 1, value = 0, 0, 0, 0
+    SELECT targets.unit AS unit, 0, 0, ifNull(value > 0, 0), ifNull(value <= 0, 0), 0, 0, 0
     FROM current_feedback(as_of = {{as_of:DateTime64(6, 'UTC')}}) AS rated
     INNER JOIN targets ON (rated.target_kind, rated.target_id) = targets.target
     WHERE rated.name = 'thumb'
@@ -174,7 +174,9 @@ def read(
     """
     columns = ",\n".join(_columns(index, each) for index, each in enumerate(metrics))
     sql = _PER_UNIT.format(unit=spec.unit) + _MOMENTS.format(columns=columns)
-    rows = store.rows(sql, key=spec.key, version=spec.version, as_of=as_of)
+    # As text: the store's client cuts a datetime to the second.
+    moment = as_of.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    rows = store.rows(sql, key=spec.key, version=spec.version, as_of=moment)
     arms = {
         row["arm"]: ArmMoments(
             row["arm"],

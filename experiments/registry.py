@@ -133,6 +133,7 @@ class Experiments:
     def create(self, plan: Plan) -> Experiment:
         """A draft. Raises: BadInput, Conflict when the key is taken."""
         spec = Experiment(plan, "draft", 1, (0, LAYER_SLOTS), "", None, None).spec
+        allocate([], plan.coverage)  # refuses now what start would refuse
         others = [each for each in self.all() if each.plan.layer == plan.layer]
         if any(each.plan.unit != spec.unit for each in others):
             raise BadInput.of(

@@ -130,26 +130,24 @@ def decide(health: Health, metrics: tuple[MetricReport, ...]) -> Decision:
             if arm.harms(each.metric, each.margin or 0.0):
                 return Decision("rollback", f"{each.metric.key} is worse by more than "
                                 f"{each.margin or 0:g}", arm.variant)  # fmt: skip
+    held_back: Decision | None = None
     for arm in goals[0].comparisons:
-        better = any(
-            other.improves(goal.metric)
-            for goal in goals
-            for other in goal.comparisons
-            if other.variant == arm.variant
-        )
+        if not any(other.improves(each.metric) for each, other in _of(arm.variant, goals)):
+            continue
         unsafe = [
             each.metric.key
-            for each in rails
-            for other in each.comparisons
-            if other.variant == arm.variant and not other.is_safe(each.metric, each.margin or 0.0)
+            for each, other in _of(arm.variant, rails)
+            if not other.is_safe(each.metric, each.margin or 0.0)
         ]
-        if better and not unsafe:
+        if not unsafe:
             return Decision("ship", "a goal improved and every guardrail is safe", arm.variant)
-        if better:
-            return Decision(
-                "continue", f"a goal improved; not yet safe: {', '.join(unsafe)}", arm.variant
-            )
-    return Decision("continue", "no difference is certain yet")
+        rule = f"a goal improved; not yet safe: {', '.join(unsafe)}"
+        held_back = held_back or Decision("continue", rule, arm.variant)
+    return held_back or Decision("continue", "no difference is certain yet")
+
+
+def _of(variant: str, metrics: list[MetricReport]) -> list[tuple[MetricReport, Comparison]]:
+    return [(each, arm) for each in metrics for arm in each.comparisons if arm.variant == variant]
 
 
 def _health(experiment: Experiment, facts: Reading) -> Health:

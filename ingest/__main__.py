@@ -6,10 +6,8 @@ import os
 import signal
 import sys
 
-import uvicorn
-
 from ingest.api import IngestApi
-from ingest.app import create_app
+from ingest.app import create_app, serve
 from ingest.control import open_control
 from ingest.drain import GROUP, Drain
 from ingest.errors import ThumbwheelError
@@ -32,7 +30,7 @@ def api(settings: Settings) -> None:
         [room.router()],
         ready={"log": lambda: log.lag(GROUP), "store": lambda: store.rows("SELECT 1")},
     )
-    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning")
+    serve(app, settings)
     control.dispose()
     store.close()
     log.close()
@@ -60,7 +58,9 @@ def main() -> int:
     half = arguments.pop("half")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     try:
-        (api if half == "api" else drain)(Settings.of(os.environ, **arguments))
+        settings = Settings.of(os.environ, **arguments)
+        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (api if half == "api" else drain)(settings)
     except ThumbwheelError as error:
         print(f"ingest {half}: {error.detail}", file=sys.stderr)
         return 1

@@ -1,16 +1,22 @@
 """One FastAPI app out of rooms: health, readiness, metrics, and errors that name the fix."""
 
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
+import uvicorn
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from ingest.errors import ThumbwheelError
+from ingest.settings import Settings
 from ingest.web import install_problems
+
+_STOP_S = 8
+"""Requests in hand get this long; a drain's last batch gets the rest of ten seconds."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +92,19 @@ def _cause(check: Callable[[], object]) -> str | None:
     except ThumbwheelError as error:
         return error.detail
     return None
+
+
+def serve(app: FastAPI, settings: Settings) -> None:
+    """The app answers until SIGTERM or ^C; requests in hand are finished first."""
+    # After its own orderly stop uvicorn raises the signal again; by then it has done its work.
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(asked, lambda *_: None)
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=_STOP_S,
+    )
+    uvicorn.Server(config).run()

@@ -4,10 +4,9 @@ import os
 import sys
 
 import httpx
-import uvicorn
 
 from experiments.registry import Experiments
-from ingest.app import create_app
+from ingest.app import create_app, serve
 from ingest.control import open_control
 from ingest.drain import GROUP
 from ingest.errors import ThumbwheelError
@@ -21,14 +20,15 @@ from serving.checkpoints import Checkpoints
 from serving.gateway import Gateway
 
 
-def serve(settings: Settings) -> None:
+def room(settings: Settings) -> None:
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     log, store = open_log(settings.log), Store.open(settings.store)
     control = open_control(settings.control)
     checkpoints = Checkpoints(control)
     gateway = Gateway(checkpoints, Experiments(control), Intake(log, store), httpx.AsyncClient())
-    room = ServingApi(gateway, checkpoints, Keys(control))
-    app = create_app("Thumbwheel serving", [room.router()], ready={"log": lambda: log.lag(GROUP)})
-    uvicorn.run(app, host=settings.host, port=settings.port, log_level="warning")
+    api = ServingApi(gateway, checkpoints, Keys(control))
+    app = create_app("Thumbwheel serving", [api.router()], ready={"log": lambda: log.lag(GROUP)})
+    serve(app, settings)
     control.dispose()
     store.close()
     log.close()
@@ -36,7 +36,7 @@ def serve(settings: Settings) -> None:
 
 def main() -> int:
     try:
-        serve(Settings.of(os.environ))
+        room(Settings.of(os.environ))
     except ThumbwheelError as error:
         print(f"serving: {error.detail}", file=sys.stderr)
         return 1

@@ -1,18 +1,13 @@
 """`thumbwheel up`: serve, and stop cleanly when asked to."""
 
 import logging
-import signal
 import socket
 import sys
 
-import uvicorn
-
+from ingest.app import serve as run
 from ingest.errors import Conflict
 from ingest.settings import Settings
 from thumbwheel.server import Server
-
-_STOP_S = 8
-"""Requests in hand get this long; the drain's last batch gets the rest of the ten seconds."""
 
 
 def up(settings: Settings) -> int:
@@ -32,18 +27,7 @@ def up(settings: Settings) -> int:
                 f"A key with every scope, shown once and kept in {settings.data / 'key'}:\n  {key}"
             )
             print(f"Console: {url}/#key={key}", flush=True)
-        config = uvicorn.Config(
-            server.app(),
-            host=settings.host,
-            port=settings.port,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=_STOP_S,
-        )
-        # After its own orderly stop uvicorn raises the signal again; by then it has done its work.
-        for asked in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(asked, lambda *_: None)
-        uvicorn.Server(config).run()
+        run(server.app(), settings)
     return 0
 
 

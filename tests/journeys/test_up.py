@@ -1,6 +1,8 @@
 """The server as a user starts and stops it."""
 
+import contextlib
 import json
+import os
 import stat
 import subprocess
 import sys
@@ -111,3 +113,24 @@ def test_without_a_server_or_a_key_the_command_says_what_to_do(tmp_path: Path) -
 def test_the_schema_is_exported() -> None:
     schema = json.loads(thumbwheel("schema").stdout)
     assert schema["$id"] == "urn:thumbwheel:events:1.0"
+
+
+@pytest.mark.parametrize(
+    "room", [("ingest", "api"), ("ingest", "drain"), ("experiments",), ("serving",)]
+)
+def test_each_room_runs_alone_and_stops_when_asked(room: tuple[str, ...], tmp_path: Path) -> None:
+    port = free_port()
+    environment = {**os.environ, "THUMBWHEEL_DATA": str(tmp_path), "THUMBWHEEL_PORT": str(port)}
+    process = subprocess.Popen([sys.executable, "-m", *room], env=environment)
+    for _ in range(600):
+        if room[-1] == "drain":
+            if (tmp_path / "store").exists():
+                break
+        else:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(f"http://127.0.0.1:{port}/readyz").is_success:
+                    break
+        time.sleep(0.05)
+    time.sleep(1 if room[-1] == "drain" else 0)
+    process.terminate()
+    assert process.wait(timeout=15) == 0

@@ -11,7 +11,7 @@ class Aider:
 
     def starts(self, at: str = "2024-08-05 19:33:32", *said: str) -> "Aider":
         self.text += f"\n# aider chat started at {at}\n\n"
-        for line in said or ("/home/dev/.venv/bin/aider a.py", "Aider v0.48.1"):
+        for line in said or ("aider a.py", "Aider v0.48.1"):
             self.says(line)
         return self
 
