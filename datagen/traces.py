@@ -215,11 +215,11 @@ def _told(result: object) -> list[dict[str, Any]]:
 
 
 _EDITS = """
-SELECT proposed.completion AS completion, proposed.turn AS turn, diff,
+SELECT tupleElement(claim, 1) AS completion, tupleElement(claim, 2) AS turn, diff,
        reverted.facts AS undone, decided.facts AS kept
 FROM (
-    SELECT diff, min((completion, turn)) AS claim, claim.1 AS completion, claim.2 AS turn
-    FROM events FINAL WHERE type = 'thumbwheel.diff.proposed.v1' AND consent = 'training' GROUP BY diff
+    SELECT diff, min((completion, turn)) AS claim FROM events FINAL
+    WHERE type = 'thumbwheel.diff.proposed.v1' AND consent = 'training' GROUP BY diff
 ) AS proposed
 LEFT JOIN (
     SELECT diff, groupArray(id) AS facts FROM events FINAL

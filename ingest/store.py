@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any, Self
 
@@ -23,6 +24,13 @@ def _boundary(doing: str) -> Iterator[None]:
         yield
     except (ClickHouseError, OSError) as error:
         raise Unavailable(f"store: {doing}: {str(error).splitlines()[0]}") from error
+
+
+def _exact(value: object) -> object:
+    """The client cuts times to the second when it binds them; as text they keep their microseconds."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value
 
 
 @dataclass
@@ -83,7 +91,8 @@ class Store:
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """The answer to a question; values are bound as `{name:Type}`. Raises: Unavailable."""
         with _boundary("reading"):
-            return list(self._client.query(sql, parameters=parameters).named_results())
+            bound = {name: _exact(value) for name, value in parameters.items()}
+            return list(self._client.query(sql, parameters=bound).named_results())
 
     def known(self, ids: Sequence[FactId]) -> set[FactId]:
         """Which of these facts are stored."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ingest.log import Entry, Log
+
 
 def free_port(*, with_next: bool = False) -> int:
     """A port of 127.0.0.1 that nobody listens on; the one after it is free, too, if asked."""
@@ -79,3 +81,9 @@ def apache_kafka(home: Path, folder: Path) -> Broker:
 def on_a_laptop() -> bool:
     """Where what is missing is no failure."""
     return os.environ.get("CI") != "true"
+
+
+def append_singly(log: Log, entries: Sequence[Entry]) -> None:
+    """For tests of lag: tansu counts as one what reached a partition together."""
+    for entry in entries:
+        log.append([entry])

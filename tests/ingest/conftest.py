@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from ingest.log import Log, open_log
+from ingest.log import Log
 from tests.ingest.brokers import Broker, apache_kafka, on_a_laptop, tansu
 
 OpenLog = Callable[[], Log]
@@ -46,10 +46,3 @@ def log_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/log/log.db"
     broker: Broker = request.getfixturevalue(f"{request.param}_broker")
     return f"kafka://{broker.server}/t-{uuid4().hex}"
-
-
-@pytest.fixture
-def log(log_url: str) -> Iterator[Log]:
-    opened = open_log(log_url)
-    yield opened
-    opened.close()

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -128,3 +129,14 @@ def test_known_facts_are_looked_up_by_source_and_id(
     drain.step(timeout_s=1)
     known, unknown = FactId(event["source"], event["id"]), FactId("/other", event["id"])
     assert store.known([known, unknown]) == {known}
+
+
+def test_a_question_about_a_time_is_exact_to_the_microsecond(store: Store) -> None:
+    asked = datetime(2026, 11, 30, 21, 0, 0, 123456, tzinfo=timezone(timedelta(hours=9)))
+    (row,) = store.rows(
+        "SELECT toUnixTimestamp64Micro({at:DateTime64(6, 'UTC')}) AS at, "
+        "{none:Nullable(DateTime64(6, 'UTC'))} IS NULL AS none",
+        at=asked,
+        none=None,
+    )
+    assert row == {"at": round(asked.timestamp() * 1_000_000), "none": 1}

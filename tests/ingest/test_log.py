@@ -15,10 +15,17 @@ import pytest
 
 from ingest.errors import BadInput, TooLarge, Unavailable
 from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Log, Record, open_log, position
-from tests.ingest.brokers import Broker
+from tests.ingest.brokers import Broker, append_singly
 
 GROUP = "store"
 ABC = [Entry("a", b"1"), Entry("b", b"2"), Entry("a", b"3")]
+
+
+@pytest.fixture
+def log(log_url: str) -> Iterator[Log]:
+    opened = open_log(log_url)
+    yield opened
+    opened.close()
 
 
 @contextmanager
@@ -38,12 +45,6 @@ def read(consumer: Consumer, count: int, *, within_s: float = 30) -> list[Record
         records += consumer.poll(max_records=500, max_bytes=1 << 24, timeout_s=1)
     assert len(records) >= count, f"{len(records)} of {count} within {within_s} s"
     return records + consumer.poll(max_records=500, max_bytes=1 << 24, timeout_s=0.5)
-
-
-def append_singly(log: Log, entries: Sequence[Entry]) -> None:
-    """For tests of lag: tansu counts as one what reached a partition together."""
-    for entry in entries:
-        log.append([entry])
 
 
 def by_key(records: Sequence[Record]) -> dict[str, list[bytes]]:

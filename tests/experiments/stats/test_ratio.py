@@ -34,7 +34,9 @@ def ratio_arms(draw: st.DrawFn) -> Moments:
     seed, users = draw(st.integers(0, 2**32 - 1)), draw(st.integers(3, 60))
     random = np.random.default_rng(seed)
     turns = random.poisson(4, users) + 1
-    return Moments.of(random.binomial(turns, random.beta(2, 3, users)) + 0.01, turns)
+    # A continuous part, so that no draw has arms that do not vary: those are refused, and tested so.
+    noise = random.uniform(0.01, 0.1, users)
+    return Moments.of(random.binomial(turns, random.beta(2, 3, users)) + noise, turns)
 
 
 def users(turns: Turns) -> Moments:
