@@ -7,7 +7,7 @@ source and one user: a conversation id that two people share never joins their w
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal
@@ -113,10 +113,8 @@ def answers(store: Store, chosen: Filter) -> Iterator[Answer]:
 
     Raises: Unavailable.
     """
-    # The store's client cuts times to the second; each answer is held against them exactly below.
-    until = chosen.until and chosen.until + timedelta(seconds=1)
     found = store.rows(
-        _CONVERSATIONS, since=chosen.since, until=until, experiment=chosen.experiment
+        _CONVERSATIONS, since=chosen.since, until=chosen.until, experiment=chosen.experiment
     )
     names = [row["conversation"] for row in found]
     for start in range(0, len(names), _PAGE):

@@ -7,7 +7,7 @@ or diff, never matched by time, so no clock can move them into another arm.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from experiments.assign import ExperimentSpec
@@ -174,9 +174,7 @@ def read(
     """
     columns = ",\n".join(_columns(index, each) for index, each in enumerate(metrics))
     sql = _PER_UNIT.format(unit=spec.unit) + _MOMENTS.format(columns=columns)
-    # As text: the store's client cuts a datetime to the second.
-    moment = as_of.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-    rows = store.rows(sql, key=spec.key, version=spec.version, as_of=moment)
+    rows = store.rows(sql, key=spec.key, version=spec.version, as_of=as_of)
     arms = {
         row["arm"]: ArmMoments(
             row["arm"],

@@ -1,5 +1,7 @@
 """The ClickHouse store: an engine in this process (`chdb:///folder`) or a server, the same SQL."""
 
+import logging
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +17,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 from ingest.errors import Unavailable
 from ingest.intake import FactId
 
+log = logging.getLogger(__name__)
+
+_CODE = re.compile(r"Code: \d+")
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 
 
@@ -23,7 +28,10 @@ def _boundary(doing: str) -> Iterator[None]:
     try:
         yield
     except (ClickHouseError, OSError) as error:
-        raise Unavailable(f"store: {doing}: {str(error).splitlines()[0]}") from error
+        # The engine's own words hold the statement; they are for the log, not for a client.
+        log.warning("store: %s: %s", doing, error)
+        code = _CODE.search(str(error))
+        raise Unavailable(f"store: {doing} failed{f' ({code[0]})' if code else ''}") from error
 
 
 def _exact(value: object) -> object:

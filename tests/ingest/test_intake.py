@@ -140,3 +140,8 @@ def test_a_question_about_a_time_is_exact_to_the_microsecond(store: Store) -> No
         none=None,
     )
     assert row == {"at": round(asked.timestamp() * 1_000_000), "none": 1}
+
+
+def test_a_failing_question_tells_a_client_its_code_and_not_its_statement(store: Store) -> None:
+    with pytest.raises(Unavailable, match=r"^store: reading failed \(Code: \d+\)$"):
+        store.rows("SELECT secret FROM nowhere")
