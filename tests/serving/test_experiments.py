@@ -88,14 +88,3 @@ def test_an_organization_is_a_unit(desk: Desk) -> None:
     }
     assert len(arms) == 1
     assert [each["unit"] for each in desk.exposures("orgs")] == ["o1"]
-
-
-def test_an_arm_whose_checkpoint_is_missing_says_which_and_whose_it_is(desk: Desk) -> None:
-    variants = [{"key": "a", "checkpoint": "Модель\r\nx: y"}, {"key": "b", "checkpoint": "gone"}]
-    desk.experiment("broken", variants=variants)
-    for user in ("u1", "u2", "u3", "u4", "u5"):
-        answer = desk.ask("agent", headers={"user": user})
-        assert answer.status_code == 404
-        assert answer.headers["x-thumbwheel-experiment"] == "broken"
-        assert answer.headers["x-thumbwheel-variant"] in {"a", "b"}
-    assert desk.exposures("broken") == []
