@@ -3,7 +3,7 @@ from itertools import pairwise
 from typing import Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2_contingency, chisquare
 
@@ -18,8 +18,6 @@ from experiments.assign import (
     pick,
 )
 from ingest.errors import BadInput
-
-untimed = settings(deadline=None)  # a busy machine is no wrong answer
 
 UNITS = [f"user-{number}" for number in range(20_000)]
 # A test of uniformity is itself a test at a level. Its ids are fixed, so it passes or fails for ever.
@@ -96,7 +94,6 @@ def test_a_lone_surrogate_in_an_id_is_assigned_like_any_other() -> None:
     assert hash32("\ud83d") != hash32("\ufffd")
 
 
-@untimed
 @given(key=ids, weights=st.lists(st.integers(0, 1000), min_size=1, max_size=6).filter(any))
 def test_the_first_cumulative_weight_strictly_above_wins_and_zero_gets_nothing(
     key: str, weights: list[int]
@@ -120,6 +117,10 @@ def test_the_order_of_weights_decides_who_gets_them() -> None:
 def test_weights_that_say_nothing_are_refused_by_name(weights: tuple[int, ...]) -> None:
     with pytest.raises(BadInput, match="weights: "):
         pick("key", weights)
+
+
+def test_an_arm_of_the_smallest_weight_still_gets_keys() -> None:
+    assert pick("", (1, MAX_TOTAL_WEIGHT - 1)) == 0  # the empty key hashes to 0
 
 
 @pytest.mark.parametrize("salt", ["tab", "tab-2", "9f2", "checkpoint/ünïcode", "x"])
@@ -162,7 +163,6 @@ def test_arms_keep_their_shares_inside_a_narrow_range_even_if_salted_like_the_la
     assert chisquare([arms.count(f"arm-{i}") for i in range(4)]).pvalue > RARE
 
 
-@untimed
 @given(unit=ids, start=slots, end=slots, wider=slots)
 def test_a_ramp_moves_nobody(unit: str, start: int, end: int, wider: int) -> None:
     start, end, wider = sorted((start, end, wider))
@@ -181,7 +181,6 @@ def test_a_ramp_takes_more_units_at_each_step_and_all_at_the_end() -> None:
     assert counts[-1] == 2000
 
 
-@untimed
 @given(unit=ids, cut=slots, weights=st.tuples(st.integers(1, 9), st.integers(1, 9)))
 def test_two_experiments_in_a_layer_never_share_a_unit(
     unit: str, cut: int, weights: tuple[int, int]
@@ -279,7 +278,6 @@ def test_a_new_experiment_gets_the_first_free_range(
     assert allocate(taken, coverage) == expected
 
 
-@untimed
 @given(st.lists(st.tuples(slots, slots).map(sorted), max_size=6), st.integers(1, LAYER_SLOTS))
 def test_an_allocated_range_is_free_and_the_first(taken: list[list[int]], width: int) -> None:
     ranges = [(start, end) for start, end in taken]

@@ -3,13 +3,11 @@ from operator import add
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.stats import Moments
 from ingest.errors import BadInput
-
-untimed = settings(deadline=None)  # a busy machine is no wrong answer
 
 numbers = st.floats(-1e6, 1e6)
 units = st.lists(st.tuples(numbers, st.floats(0, 1e4)), min_size=1, max_size=30)
@@ -58,7 +56,6 @@ def test_units_that_agree_have_no_variance_at_all(value: float, count: int) -> N
     assert (whole + whole).var == 0.0
 
 
-@untimed
 @given(pairs=units.filter(lambda pairs: len(pairs) > 1))
 def test_moments_are_those_of_numpy(pairs: list[tuple[float, float]]) -> None:
     tops, bottoms = np.array(pairs).T
@@ -69,14 +66,12 @@ def test_moments_are_those_of_numpy(pairs: list[tuple[float, float]]) -> None:
     assert_same(of(pairs), expected, pairs)
 
 
-@untimed
 @given(parts=st.lists(units, min_size=1, max_size=5))
 def test_merged_parts_equal_the_whole(parts: list[list[tuple[float, float]]]) -> None:
     whole = [pair for part in parts for pair in part]
     assert_same(reduce(add, map(of, parts)), of(whole), whole)
 
 
-@untimed
 @given(left=units, right=units)
 def test_the_order_of_a_merge_does_not_matter(
     left: list[tuple[float, float]], right: list[tuple[float, float]]
@@ -84,13 +79,11 @@ def test_the_order_of_a_merge_does_not_matter(
     assert_same(of(left) + of(right), of(right) + of(left), left + right)
 
 
-@untimed
 @given(pairs=units)
 def test_nothing_merges_as_nothing(pairs: list[tuple[float, float]]) -> None:
     assert of(pairs) + Moments.of([]) == of(pairs) == Moments.of([]) + of(pairs)
 
 
-@untimed
 @given(pairs=units, seed=st.integers(0, 99))
 def test_the_order_of_units_does_not_matter(pairs: list[tuple[float, float]], seed: int) -> None:
     shuffled = [pairs[i] for i in np.random.default_rng(seed).permutation(len(pairs))]

@@ -1,7 +1,7 @@
 from math import log, sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.stats import (
@@ -13,8 +13,6 @@ from experiments.stats import (
     relative_interval,
 )
 from ingest.errors import BadInput
-
-untimed = settings(deadline=None)  # a busy machine is no wrong answer
 
 
 def mean(n: int, total: float, squares: float) -> Moments:
@@ -45,7 +43,6 @@ def test_the_published_case_holds() -> None:
     assert result.reason is None
 
 
-@untimed
 @given(n=st.integers(400, 10**7), tuning_n=st.integers(1, 10**7), alpha=st.floats(0.001, 0.5))
 def test_the_width_is_the_papers_formula(n: int, tuning_n: int, alpha: float) -> None:
     # Written from the paper's theorem, in its own arrangement: σ̂ = se √n.
@@ -56,7 +53,6 @@ def test_the_width_is_the_papers_formula(n: int, tuning_n: int, alpha: float) ->
     assert bounds(result) == pytest.approx((0.1 - half, 0.1 + half), rel=1e-9)
 
 
-@untimed
 @given(z=st.floats(-12, 12), n=st.integers(2, 10**6), alpha=st.floats(0.001, 0.5))
 def test_the_interval_excludes_0_when_p_is_below_alpha(z: float, n: int, alpha: float) -> None:
     result = confidence_sequence(effect(z * 0.05), n, tuning_n=5000, alpha=alpha)
@@ -66,7 +62,6 @@ def test_the_interval_excludes_0_when_p_is_below_alpha(z: float, n: int, alpha: 
         assert (low > 0 or high < 0) == (result.p_value < alpha)
 
 
-@untimed
 @given(n=st.integers(400, 10**6))
 def test_it_is_wider_than_the_interval_of_one_look(n: int) -> None:
     control, treatment = Moments(n, 0.0, 1.0), Moments(n, 0.1, 1.0)

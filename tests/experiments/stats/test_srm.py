@@ -1,12 +1,10 @@
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from experiments.stats import SRM_ALARM, srm_test
 from ingest.errors import BadInput
-
-untimed = settings(deadline=None)  # a busy machine is no wrong answer
 
 counts = st.lists(st.integers(0, 10**6), min_size=2, max_size=6)
 
@@ -27,7 +25,6 @@ def test_published_cases_hold(observed: list[int], weights: list[float], expecte
     assert srm_test(observed, weights).p_value == pytest.approx(expected, rel=1e-6)
 
 
-@untimed
 @given(observed=counts, data=st.data())
 def test_it_is_pearsons_chi_square(observed: list[int], data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 9), min_size=len(observed), max_size=len(observed)))
@@ -41,7 +38,6 @@ def test_it_is_pearsons_chi_square(observed: list[int], data: st.DataObject) -> 
     assert result.p_value == pytest.approx(oracle.pvalue, rel=1e-6, abs=1e-300)
 
 
-@untimed
 @given(observed=st.lists(st.integers(9, 10**6), min_size=2), factor=st.floats(0.001, 1000))
 def test_only_the_proportions_of_weights_matter(observed: list[int], factor: float) -> None:
     assume(sum(observed) != 5 * len(observed))  # there the last bit of a factor decides
