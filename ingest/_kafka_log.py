@@ -14,27 +14,28 @@ from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Record, position
 with warnings.catch_warnings():
     # kafka-python 3.0.12 reads its schemas with what Python 3.11 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+    from kafka import ConsumerRebalanceListener, KafkaAdminClient, KafkaConsumer, KafkaProducer
     from kafka.admin import OffsetSpec
     from kafka.consumer.fetcher import ConsumerRecord
-    from kafka.consumer.subscription_state import ConsumerRebalanceListener
     from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
     from kafka.net.compat import KafkaNetClient
     from kafka.structs import OffsetAndMetadata, TopicPartition
 
 _Client = TypeVar("_Client")
 
-PARTITIONS = 4
-"""Of a topic made here: how many drains can share the work. Adding some later moves keys."""
 _RECORD_BYTES = MAX_ENTRY_BYTES + 1024 * 1024
 """A value of the largest size with its key, its framing, and lz4's growth on random bytes."""
 _TOPIC = {
-    "max.message.bytes": str(_RECORD_BYTES),
-    # A broker's defaults may drop records after a week; here none may go before the store has it.
-    # How many copies there can be the broker knows: default.replication.factor, min.insync.replicas
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
+    # So many drains can share the work. Adding partitions later moves keys between them.
+    "num_partitions": 4,
+    "replication_factor": -1,  # the broker knows: default.replication.factor
+    "configs": {
+        "max.message.bytes": str(_RECORD_BYTES),
+        # A broker's defaults may drop records after a week; none may go before the store has it.
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+    },
 }
 _CONNECT_S = 5
 _REQUEST_MS = 8_000
@@ -66,8 +67,6 @@ _CONSUMER = _NETWORK | {
     "session_timeout_ms": 6_000,
     "heartbeat_interval_ms": 1_500,
 }
-_STEP = 100
-"""Records taken from kafka-python at once: it counts records only, and bytes are bounded too."""
 
 
 @contextmanager
@@ -104,11 +103,6 @@ def _end(producer: KafkaProducer) -> None:
         producer.close(timeout=0)
 
 
-def _partitions(admin: KafkaAdminClient, topic: str) -> list[TopicPartition]:
-    (found,) = admin.describe_topics([topic])
-    return [TopicPartition(topic, part["partition_index"]) for part in found["partitions"]]
-
-
 class KafkaLog:
     """A Log with the partitions of one topic; a key stays in one of them."""
 
@@ -116,7 +110,9 @@ class KafkaLog:
         self._topic = topic
         self._producer = producer
         self._admin = admin
-        self._servers = admin.config["bootstrap_servers"]
+        self._servers = {"bootstrap_servers": admin.config["bootstrap_servers"]}
+        # With the version known a further producer asks no broker for it, so nobody waits long.
+        self._known = self._servers | _PRODUCER | {"api_version": producer.config["api_version"]}
         self._replacing = threading.Lock()
         self._closed = False
 
@@ -128,10 +124,9 @@ class KafkaLog:
             opened.callback(_end, producer)
             admin = _connected(KafkaAdminClient, bootstrap_servers=list(servers), **_NETWORK)
             opened.callback(admin.close)
-            if not _partitions(admin, topic):
-                made = {"num_partitions": PARTITIONS, "replication_factor": -1, "configs": _TOPIC}
+            if not admin.describe_topics([topic])[0]["partitions"]:
                 with suppress(TopicAlreadyExistsError):
-                    admin.create_topics({topic: made})
+                    admin.create_topics({topic: _TOPIC})
                 admin.wait_for_topics([topic], timeout_ms=_REQUEST_MS)
             opened.pop_all()
         return cls(topic, producer, admin)
@@ -144,49 +139,63 @@ class KafkaLog:
         producer = self._producer
         with _kafka_wall("append to Kafka"):
             try:
-                futures = [
-                    producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=data)
-                    for key, data in entries
-                ]
-                # A producer that has no id from the brokers does not count its records' time.
-                end = time.monotonic() + _DELIVERY_S + 1
-                places = [future.get(timeout=max(0, end - time.monotonic())) for future in futures]
-            except MessageSizeTooLargeError as error:
-                raise TooLarge(f"append to Kafka: {error}") from error
+                return self._send(producer, entries)
+            except MessageSizeTooLargeError:
+                # It fails all on its way and all that comes later, whoever's record was too large.
+                self._replace(producer)
+                return self._send_alone(entries)
             except KafkaError:
                 self._replace(producer)
                 raise
+
+    def _send(self, producer: KafkaProducer, entries: Sequence[Entry]) -> str:
+        futures = [
+            producer.send(self._topic, key=key.encode("utf-8", "surrogatepass"), value=value)
+            for key, value in entries
+        ]
+        # A producer that has no id from the brokers does not count its records' time.
+        end = time.monotonic() + _DELIVERY_S + 1
+        places = [future.get(timeout=max(0, end - time.monotonic())) for future in futures]
         return position(Record(places[-1].partition, places[-1].offset, "", b"", self._topic))
+
+    def _send_alone(self, entries: Sequence[Entry]) -> str:
+        """As `_send`. Raises: TooLarge when it is one of these that the topic does not take."""
+        producer = KafkaProducer(**self._known)
+        try:
+            return self._send(producer, entries)
+        except MessageSizeTooLargeError as error:
+            raise TooLarge(f"{self._topic} takes no such record: see max.message.bytes") from error
+        finally:
+            _end(producer)
 
     def _replace(self, failed: KafkaProducer) -> None:
         """Later appends use a fresh producer; what waits in the failed one fails, or it came late."""
         with self._replacing:
             if self._closed or failed is not self._producer:
                 return
-            # With the version known nothing is asked of a broker here, so nobody waits long.
-            known = {"api_version": failed.config["api_version"]} | _PRODUCER
-            self._producer = KafkaProducer(bootstrap_servers=self._servers, **known)
+            self._producer = KafkaProducer(**self._known)
         _end(failed)
 
     def consumer(self, group: str) -> Consumer:
         with _kafka_wall("open the log for reading"):
-            settings = {"bootstrap_servers": self._servers, "group_id": group} | _CONSUMER
+            settings = self._servers | _CONSUMER | {"group_id": group}
             return _KafkaConsumer(self._topic, _connected(KafkaConsumer, **settings))
 
     def lag(self, group: str) -> int:
         with _kafka_wall("measure the log"):
-            places = _partitions(self._admin, self._topic)
+            found = self._admin.describe_topics([self._topic])[0]["partitions"]
+            places = [TopicPartition(self._topic, part["partition_index"]) for part in found]
             ends = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
             firsts = self._admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.EARLIEST))
             commits = self._commits(group, places)
-        starts = {place: max(firsts[place].offset, commits.get(place, 0)) for place in places}
-        return sum(max(0, ends[place].offset - starts[place]) for place in places)
+        starts = {at: max(firsts[at].offset, commits[at]) for at in places}
+        return sum(max(0, ends[at].offset - starts[at]) for at in places)
 
-    def _commits(self, group: str, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+    def _commits(self, group: str, at: list[TopicPartition]) -> dict[TopicPartition, int]:
         deadline = time.monotonic() + _CONNECT_S
         while True:
             try:
-                found = self._admin.list_group_offsets({group: places})[group]
+                found = self._admin.list_group_offsets({group: at})[group]
                 return {place: commit.offset for place, commit in found.items()}
             except KafkaError as error:
                 # Brokers that have just started say so for some seconds.
@@ -201,26 +210,20 @@ class KafkaLog:
         self._admin.close()
 
 
-class _Regrouped(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Remembers that the group has shared out its partitions anew."""
-
-    is_set = True
-
-    def on_partitions_revoked(self, _: object) -> None:
-        self.is_set = True
-
-    on_partitions_assigned = on_partitions_revoked
-
-
-class _KafkaConsumer:
+class _KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     """Partitions come and go with the group's readers; each time reading starts at the commits."""
 
     def __init__(self, topic: str, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
-        self._misplaced = _Regrouped()
+        self._misplaced = True
         self._waiting: deque[Record] = deque()
         self._done: dict[TopicPartition, OffsetAndMetadata] = {}
-        consumer.subscribe([topic], listener=self._misplaced)
+        consumer.subscribe([topic], listener=self)
+
+    def on_partitions_revoked(self, _: object) -> None:
+        self._misplaced = True
+
+    on_partitions_assigned = on_partitions_revoked
 
     def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
@@ -236,10 +239,11 @@ class _KafkaConsumer:
 
     def _fetch(self, timeout_s: float) -> bool:
         """More records wait; False when none came. All are forgotten when partitions changed."""
-        if self._misplaced.is_set:
+        if self._misplaced:
             self._seek()
-        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=_STEP)
-        if self._misplaced.is_set:
+        # Few at once: kafka-python bounds a poll by records only.
+        polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=100)
+        if self._misplaced:
             return False
         self._waiting.extend(_record(found) for founds in polled.values() for found in founds)
         return bool(polled)
@@ -257,33 +261,29 @@ class _KafkaConsumer:
         return records
 
     def commit(self) -> None:
-        if self._done:
-            if self._misplaced.is_set:
-                raise Unavailable("commit to Kafka: another reader may have these partitions now")
-            with _kafka_wall("commit to Kafka"):
-                self._consumer.commit(dict(self._done), timeout_ms=_REQUEST_MS)
-            self._done.clear()
+        if self._done and self._misplaced:
+            raise Unavailable("commit to Kafka: another reader may have these partitions now")
+        with _kafka_wall("commit to Kafka"):
+            self._consumer.commit(dict(self._done), timeout_ms=_REQUEST_MS)
+        self._done.clear()
 
     def rewind(self) -> None:
-        self._misplaced.is_set = True
+        self._misplaced = True
         self._done.clear()
 
     def _seek(self) -> None:
         """The next record of each partition is the one after its commit; all else is forgotten."""
         self._waiting.clear()
         self._done.clear()
-        self._misplaced.is_set = False
-        try:
-            for place in self._consumer.assignment():
-                offset = self._consumer.committed(place, timeout_ms=_REQUEST_MS)
-                with suppress(ValueError):  # it is another reader's by now
-                    if offset is None:
-                        self._consumer.seek_to_beginning(place)
-                    else:
-                        self._consumer.seek(place, offset)
-        except KafkaError:
-            self._misplaced.is_set = True
-            raise
+        places = self._consumer.assignment()
+        commits = {at: self._consumer.committed(at, timeout_ms=_REQUEST_MS) for at in places}
+        self._misplaced = False
+        for place, offset in commits.items():
+            with suppress(ValueError):  # it is another reader's by now
+                if offset is None:
+                    self._consumer.seek_to_beginning(place)
+                else:
+                    self._consumer.seek(place, offset)
 
     def close(self) -> None:
         with suppress(KafkaError):  # the brokers find out by themselves

@@ -9,6 +9,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from fastapi import FastAPI
+from hypothesis import settings
 from sqlalchemy import Engine
 
 from ingest.control import open_control
@@ -20,6 +21,10 @@ from ingest.settings import Settings
 from ingest.store import Store
 from tests.running import Running, on_a_socket
 from thumbwheel.server import Server
+
+# A shared machine pauses processes: a slow example is no failure.
+settings.register_profile("here", deadline=None)
+settings.load_profile("here")
 
 
 @pytest.fixture(scope="session")

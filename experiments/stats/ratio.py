@@ -24,7 +24,9 @@ def ratio_test(control: Moments, treatment: Moments, *, alpha: float = 0.05) -> 
     this is Welch's test.
 
     Under `FEW_UNITS` units in an arm `method` ends in ", few units": the numbers are computed, but
-    the variance is too small on average and the real error rate is above `alpha`.
+    the variance may be too small. How much depends on how unequal the denominators are. A/A runs at
+    5 % erred at 4.8 % with 10 users of about 20 turns each, but with lognormal turns (σ = 1.2) at
+    13 % with 10 users and still 9 % with 50: the mark is no guarantee for what is above it.
     `reason`, and no numbers, if an arm has fewer than 2 units, a denominator's mean is 0, neither
     arm varies, or a moment is not finite.
 

@@ -1,13 +1,16 @@
 """What the local log acknowledged survives the death of its process at any moment."""
 
 import random
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from ingest.errors import Unavailable
 from ingest.log import Entry, open_log, position
 
 ROUNDS = 10
@@ -20,6 +23,28 @@ for n in itertools.count():
     names = [f"{sys.argv[2]}/{n}/{part}" for part in range(3)]
     place = log.append([Entry("k", name.encode()) for name in names])
     print(place, names[-1], flush=True)
+"""
+
+# A limit on the size of files stands for a full disk: the write fails half-way.
+_FULL_DISK = """
+import resource, signal, sys
+from ingest.errors import Unavailable
+from ingest.log import Entry, open_log
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+log = open_log(sys.argv[1])
+entries = [Entry("k", bytes(30_000))] * 10
+names = [log.append(entries)]
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+try:
+    while len(names) < 100:
+        names.append(log.append(entries))
+except Unavailable as error:
+    print(error, file=sys.stderr)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+names.append(log.append(entries))
+print(len(names), names[-1])
 """
 
 
@@ -62,3 +87,39 @@ def test_all_that_was_acknowledged_is_there_once_and_in_order_after_kill_9(
     assert [value.rpartition("/")[2] for value in values[:-1]] == ["0", "1", "2"] * (
         len(values) // 3
     )
+
+
+def test_a_full_disk_refuses_an_append_as_a_whole_and_later_ones_go_on(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    command = [sys.executable, "-c", _FULL_DISK, url]
+    written = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=request.config.rootpath
+    )
+    assert "append to the log" in written.stderr
+    count, last = written.stdout.split()
+    assert 2 <= int(count) < 100
+    log = open_log(url)
+    assert log.lag("store") == int(count) * 10
+    assert last == f"local/0/{int(count) * 10}"
+    log.close()
+
+
+def test_a_file_that_another_program_holds_refuses_appends_until_it_lets_go(tmp_path: Path) -> None:
+    log = open_log(f"sqlite:///{tmp_path}/log.db")
+    log.append([Entry("k", b"1")])
+    with closing(sqlite3.connect(tmp_path / "log.db", isolation_level=None)) as backup:
+        backup.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="locked"):
+            log.append([Entry("k", b"lost")])
+        backup.execute("ROLLBACK")
+    log.append([Entry("k", b"2")])
+    assert log.lag("store") == 2
+    log.close()
+
+
+def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log.db").write_text("no database" * 1000)
+    with pytest.raises(Unavailable, match=r"log\.db: file is not a database"):
+        open_log(f"sqlite:///{tmp_path}/log.db")
