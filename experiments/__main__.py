@@ -5,16 +5,14 @@ import sys
 
 from experiments.api import ExperimentsApi
 from experiments.registry import Experiments
-from ingest.app import create_app, serve
+from ingest.app import alone, create_app, serve
 from ingest.control import open_control
-from ingest.errors import ThumbwheelError
 from ingest.keys import Keys
 from ingest.settings import Settings
 from ingest.store import Store
 
 
 def room(settings: Settings) -> None:
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     store, control = Store.open(settings.store), open_control(settings.control)
     api = ExperimentsApi(Experiments(control), store, Keys(control))
     app = create_app(
@@ -25,14 +23,5 @@ def room(settings: Settings) -> None:
     store.close()
 
 
-def main() -> int:
-    try:
-        room(Settings.of(os.environ))
-    except ThumbwheelError as error:
-        print(f"experiments: {error.detail}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone("experiments", room, Settings.of(os.environ)))

@@ -7,10 +7,9 @@ import signal
 import sys
 
 from ingest.api import IngestApi
-from ingest.app import create_app, serve
+from ingest.app import alone, create_app, serve
 from ingest.control import open_control
 from ingest.drain import GROUP, Drain
-from ingest.errors import ThumbwheelError
 from ingest.feedback import Feedback
 from ingest.intake import Intake
 from ingest.keys import Keys
@@ -57,14 +56,8 @@ def main() -> int:
     arguments = vars(parser.parse_args())
     half = arguments.pop("half")
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    try:
-        settings = Settings.of(os.environ, **arguments)
-        settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (api if half == "api" else drain)(settings)
-    except ThumbwheelError as error:
-        print(f"ingest {half}: {error.detail}", file=sys.stderr)
-        return 1
-    return 0
+    room = api if half == "api" else drain
+    return alone(f"ingest {half}", room, Settings.of(os.environ, **arguments))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """One FastAPI app out of rooms: health, readiness, metrics, and errors that name the fix."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -108,3 +109,14 @@ def serve(app: FastAPI, settings: Settings) -> None:
         timeout_graceful_shutdown=_STOP_S,
     )
     uvicorn.Server(config).run()
+
+
+def alone(name: str, room: Callable[[Settings], None], settings: Settings) -> int:
+    """The exit code of a room that runs in a process of its own, on a data folder that exists."""
+    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        room(settings)
+    except ThumbwheelError as error:
+        print(f"{name}: {error.detail}", file=sys.stderr)
+        return 1
+    return 0

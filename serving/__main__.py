@@ -6,10 +6,9 @@ import sys
 import httpx
 
 from experiments.registry import Experiments
-from ingest.app import create_app, serve
+from ingest.app import alone, create_app, serve
 from ingest.control import open_control
 from ingest.drain import GROUP
-from ingest.errors import ThumbwheelError
 from ingest.intake import Intake
 from ingest.keys import Keys
 from ingest.log import open_log
@@ -21,7 +20,6 @@ from serving.gateway import Gateway
 
 
 def room(settings: Settings) -> None:
-    settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     log, store = open_log(settings.log), Store.open(settings.store)
     control = open_control(settings.control)
     checkpoints = Checkpoints(control)
@@ -34,14 +32,5 @@ def room(settings: Settings) -> None:
     log.close()
 
 
-def main() -> int:
-    try:
-        room(Settings.of(os.environ))
-    except ThumbwheelError as error:
-        print(f"serving: {error.detail}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(alone("serving", room, Settings.of(os.environ)))

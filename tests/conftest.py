@@ -3,7 +3,9 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import httpx
@@ -70,6 +72,19 @@ def drain(log: Log, store: Store) -> Iterator[Drain]:
     consumer = log.consumer("store")
     yield Drain(consumer, store)
     consumer.close()
+
+
+@pytest.fixture
+def tell(intake: Intake, drain: Drain) -> Callable[..., None]:
+    """A function that has facts taken at a time, and stored."""
+
+    def telling(*facts: dict[str, Any], at: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        intake.now = lambda: at
+        intake.take_own(*facts)
+        while drain.step(timeout_s=0):
+            pass
+
+    return telling
 
 
 @pytest.fixture

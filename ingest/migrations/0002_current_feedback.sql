@@ -1,5 +1,6 @@
 -- The last word of each (rater, target, name) as of a time. Computed when asked, so a replay
--- changes nothing.
+-- changes nothing. An editor's `user_vote` and a `thumb` are one name, and a vote given as a word is
+-- a number like any other, so that whoever reads this never has to know how it was said.
 CREATE VIEW current_feedback AS
 SELECT
     rater, target_kind, target_id, name,
@@ -8,29 +9,39 @@ SELECT
 FROM
 (
     SELECT
-        coalesce(
-            nullIf(JSONExtractString(body, 'data', 'rater'), ''), nullIf(user, ''), source
-        ) AS rater,
-        JSONExtractString(body, 'data', 'target', 'kind') AS target_kind,
-        JSONExtractString(body, 'data', 'target', 'id') AS target_id,
-        coalesce(
-            nullIf(JSONExtractString(body, 'data', 'gen_ai.evaluation.name'), ''), 'thumb'
-        ) AS name,
+        rater, target_kind, target_id, name,
         argMax(
-            (
-                id,
-                JSONExtract(body, 'data', 'gen_ai.evaluation.score.value', 'Nullable(Float64)'),
-                JSONExtractString(body, 'data', 'gen_ai.evaluation.score.label'),
-                JSONExtractUInt(body, 'data', 'revision'),
-                events.received_at,
-                JSONExtractString(body, 'data', 'gen_ai.evaluation.explanation'),
-                consent
-            ),
-            (JSONExtractUInt(body, 'data', 'revision'), events.received_at, id)
+            (id, value, word, revision, received_at, explanation, consent),
+            (revision, received_at, id)
         ) AS last
-    FROM events FINAL
-    WHERE type = 'thumbwheel.feedback.submitted.v1'
-      AND events.received_at <= {as_of:DateTime64(6, 'UTC')}
+    FROM
+    (
+        SELECT
+            id, received_at, consent,
+            coalesce(
+                nullIf(JSONExtractString(body, 'data', 'rater'), ''), nullIf(user, ''), source
+            ) AS rater,
+            JSONExtractString(body, 'data', 'target', 'kind') AS target_kind,
+            JSONExtractString(body, 'data', 'target', 'id') AS target_id,
+            JSONExtractString(body, 'data', 'gen_ai.evaluation.name') AS said,
+            if(said IN ('', 'user_vote'), 'thumb', said) AS name,
+            coalesce(
+                nullIf(JSONExtractString(body, 'data', 'gen_ai.evaluation.score.label'), ''),
+                if(
+                    JSONType(body, 'data', 'gen_ai.evaluation.score.value') = 'String',
+                    JSONExtractString(body, 'data', 'gen_ai.evaluation.score.value'), ''
+                )
+            ) AS word,
+            coalesce(
+                JSONExtract(body, 'data', 'gen_ai.evaluation.score.value', 'Nullable(Float64)'),
+                multiIf(word = 'up', 1., word = 'down', 0., NULL)
+            ) AS value,
+            JSONExtractUInt(body, 'data', 'revision') AS revision,
+            JSONExtractString(body, 'data', 'gen_ai.evaluation.explanation') AS explanation
+        FROM events FINAL
+        WHERE type = 'thumbwheel.feedback.submitted.v1'
+          AND received_at <= {as_of:DateTime64(6, 'UTC')}
+    )
     GROUP BY rater, target_kind, target_id, name
 )
 WHERE last.1 NOT IN
@@ -38,5 +49,5 @@ WHERE last.1 NOT IN
     SELECT JSONExtractString(body, 'data', 'supersedes')
     FROM events FINAL
     WHERE type = 'thumbwheel.feedback.withdrawn.v1'
-      AND events.received_at <= {as_of:DateTime64(6, 'UTC')}
+      AND received_at <= {as_of:DateTime64(6, 'UTC')}
 );

@@ -10,8 +10,6 @@ import pytest
 
 from datagen.export import Dataset, export
 from datagen.traces import Filter
-from ingest.drain import Drain
-from ingest.intake import Intake
 from ingest.messages import to_parts
 from ingest.store import Store
 from tests.datagen.test_export import rows
@@ -22,17 +20,6 @@ ASKED = [{"role": "user", "content": "ask"}]
 
 Tell = Callable[..., None]
 Build = Callable[..., Dataset]
-
-
-@pytest.fixture
-def tell(intake: Intake, drain: Drain) -> Tell:
-    def telling(*facts: dict[str, Any], at: datetime = NOON) -> None:
-        intake.now = lambda: at
-        intake.take_own(*facts)
-        while drain.step(timeout_s=0):
-            pass
-
-    return telling
 
 
 @pytest.fixture

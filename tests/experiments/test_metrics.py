@@ -8,8 +8,6 @@ import pytest
 
 from experiments.assign import ExperimentSpec, Variant
 from experiments.metrics import METRICS, read
-from ingest.drain import Drain
-from ingest.intake import Intake
 from ingest.store import Store
 from tests.facts import fact
 
@@ -19,19 +17,6 @@ NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 ALL = list(METRICS.values())
 
 Tell = Callable[..., None]
-
-
-@pytest.fixture
-def tell(intake: Intake, drain: Drain) -> Tell:
-    """Facts are taken at a time and stored."""
-
-    def telling(*facts: dict[str, Any], at: datetime = NOON) -> None:
-        intake.now = lambda: at
-        intake.take_own(*facts)
-        while drain.step(timeout_s=0):
-            pass
-
-    return telling
 
 
 def exposed(unit: str, arm: str = "a", **changes: Any) -> dict[str, Any]:

@@ -75,6 +75,28 @@ def test_an_editors_own_feedback_facts_follow_the_same_rule(running: Running) ->
     assert current(running) == []
 
 
+def test_a_vote_counts_however_it_is_named_or_said(running: Running) -> None:
+    said: dict[str, dict[str, Any]] = {
+        "a": {"gen_ai.evaluation.name": "user_vote", "gen_ai.evaluation.score.value": 1},
+        "b": {"gen_ai.evaluation.name": "user_vote", "gen_ai.evaluation.score.label": "down"},
+        "c": {"gen_ai.evaluation.score.value": "up"},
+        "d": {"gen_ai.evaluation.score.value": "meh"},
+    }
+    votes = [
+        fact("feedback.submitted", user=user, data={"target": TARGET} | vote)
+        for user, vote in said.items()
+    ]
+    assert running.http.post("/v1/events", json=votes).json()["accepted"] == 4
+    rate(running, value="down", rater="e")
+    assert current(running) == [
+        ("a", 1.0, ""), ("b", 0.0, "down"), ("c", 1.0, "up"), ("d", None, "meh"), ("e", 0.0, "down"),
+    ]  # fmt: skip
+    rows = running.server.store.rows(
+        "SELECT DISTINCT name FROM current_feedback(as_of = now64(6, 'UTC'))"
+    )
+    assert rows == [{"name": "thumb"}]
+
+
 def test_a_comment_is_content_and_bad_fields_are_named(running: Running) -> None:
     bad: list[tuple[dict[str, Any], str]] = [
         ({"value": True, "comment": "x", "consent": "metrics"}, "comment"),
