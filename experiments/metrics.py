@@ -91,6 +91,7 @@ class Reading:
     excluded_units: int
     """Units that met two arms; they count in none."""
     newest_fact: datetime | None
+    """Of the whole store: how fresh it is, also where an experiment has no unit yet."""
     simulated: bool
 
 
@@ -157,11 +158,15 @@ sums AS (
 """
 
 _MOMENTS = """
-SELECT arm, arms > 1 AS mixed, count() AS n, (SELECT max(received_at) FROM known) AS newest,
-       max(simulated) AS simulated,
+SELECT arm, arms > 1 AS mixed, count() AS n, max(simulated) AS simulated,
 {columns}
 FROM exposures LEFT JOIN sums USING (unit)
 GROUP BY arm, mixed
+"""
+
+_NEWEST = """
+SELECT maxOrNull(received_at) AS newest FROM events
+WHERE received_at <= {as_of:DateTime64(6, 'UTC')}
 """
 
 
@@ -188,7 +193,7 @@ def read(
     return Reading(
         arms,
         excluded,
-        newest_fact=rows[0]["newest"] if rows else None,
+        newest_fact=store.rows(_NEWEST, as_of=as_of)[0]["newest"],
         simulated=any(row["simulated"] for row in rows),
     )
 

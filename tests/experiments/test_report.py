@@ -246,6 +246,16 @@ def test_a_sequential_reading_is_wider_and_waits_for_its_burn_in(
     assert "too early" in sequential.reason
 
 
+def test_freshness_is_that_of_the_store_also_before_the_first_exposure(
+    store: Store, tmp_path: Any
+) -> None:
+    assert report(store, experiment(), as_of=FAR).health.newest_fact is None
+    keep(store, tmp_path, world(5, users=1).facts)
+    newest = report(store, experiment(key="another"), as_of=FAR).health.newest_fact
+    assert newest is not None
+    assert newest.startswith(f"{datetime.now(UTC):%Y-}")
+
+
 def test_nothing_known_gives_reasons_not_numbers(store: Store) -> None:
     found = report(store, experiment(), as_of=FAR)
     comparison = found.metrics[0].comparisons[0]
