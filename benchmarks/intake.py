@@ -21,7 +21,6 @@ from fastapi import FastAPI
 from ingest.api import IngestApi
 from ingest.app import create_app
 from ingest.control import open_control
-from ingest.feedback import Feedback
 from ingest.intake import FactId, Intake
 from ingest.keys import Keys
 from ingest.log import Consumer, Entry, open_log
@@ -69,9 +68,7 @@ def build(kind: str, folder: str) -> FastAPI:
         intake = Intake(open_log(f"sqlite:///{folder}/log.db"), store)
     else:
         intake = Intake(NothingLog(), NothingStore())
-    return create_app(
-        "bench", [IngestApi(intake, store, Feedback(control, intake), keys).router()], ready={}
-    )
+    return create_app("bench", [IngestApi(intake, store, keys).router()], ready={})
 
 
 def rate(kind: str) -> float:

@@ -6,33 +6,21 @@ import os
 import signal
 import sys
 
-from ingest.api import IngestApi
 from ingest.app import alone, create_app, serve
-from ingest.control import open_control
 from ingest.drain import GROUP, Drain
-from ingest.feedback import Feedback
-from ingest.intake import Intake
-from ingest.keys import Keys
 from ingest.log import open_log
+from ingest.room import Ingest
 from ingest.settings import Settings
 from ingest.store import Store
 
 
 def api(settings: Settings) -> None:
     """Serves the doors; a drain elsewhere moves what they take."""
-    log, store = open_log(settings.log), Store.open(settings.store)
-    control = open_control(settings.control)
-    intake = Intake(log, store)
-    room = IngestApi(intake, store, Feedback(control, intake), Keys(control))
-    app = create_app(
-        "Thumbwheel ingest",
-        [room.router()],
-        ready={"log": lambda: log.lag(GROUP), "store": lambda: store.rows("SELECT 1")},
-    )
-    serve(app, settings)
-    control.dispose()
-    store.close()
-    log.close()
+    with Ingest.open(settings) as room:
+        app = create_app(
+            "Thumbwheel ingest", room.routers(), ready=room.checks(), meters=room.meters()
+        )
+        serve(app, settings)
 
 
 def drain(settings: Settings) -> None:

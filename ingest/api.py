@@ -1,4 +1,4 @@
-"""HTTP intake: facts, feedback, keys."""
+"""HTTP intake: facts."""
 
 import json
 from datetime import UTC, datetime
@@ -9,7 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ingest.errors import Conflict, NotFound, TooLarge, WrongType
-from ingest.feedback import Feedback, Rating
 from ingest.intake import FactId, Intake, Receipt
 from ingest.keys import Keys, Principal
 from ingest.store import Store
@@ -19,13 +18,6 @@ from ingest.wire import Raw, read_one, split_batch
 MAX_EVENTS = 1_000
 _BATCH = "application/cloudevents-batch+json"
 _SINGLE = "application/cloudevents+json"
-
-
-class NewKey(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    scopes: Annotated[tuple[str, ...], Field(min_length=1)]
-    label: str = ""
 
 
 class AuditedFact(BaseModel):
@@ -42,32 +34,18 @@ class Audit(BaseModel):
 class IngestApi:
     """The routes of this room, bound to what they need."""
 
-    def __init__(self, intake: Intake, store: Store, feedback: Feedback, keys: Keys) -> None:
-        self._intake, self._store, self._feedback, self._keys = intake, store, feedback, keys
+    def __init__(self, intake: Intake, store: Store, keys: Keys) -> None:
+        self._intake, self._store, self._keys = intake, store, keys
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["facts"])
         may_send = requires(self._keys, "ingest")
-        send, read, admin = (
-            Depends(requires(self._keys, scope)) for scope in ("ingest", "analyst", "admin")
-        )
+        read = Depends(requires(self._keys, "analyst"))
         router.add_api_route(
             "/v1/events", self._accept(may_send), methods=["POST"], openapi_extra=_BODY
         )
         router.add_api_route("/v1/events/audit", self.audit, methods=["POST"], dependencies=[read])
         router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
-        router.add_api_route("/v1/feedback", self._rate(may_send), methods=["POST"])
-        router.add_api_route(
-            "/v1/feedback/{id}", self.withdraw, methods=["DELETE"], dependencies=[send]
-        )
-        router.add_api_route("/v1/keys", self.keys, dependencies=[admin])
-        router.add_api_route(
-            "/v1/keys", self.create_key, methods=["POST"], status_code=201, dependencies=[admin]
-        )
-        router.add_api_route(
-            "/v1/keys/{id}", self.revoke_key, methods=["DELETE"], status_code=204,
-            dependencies=[admin],
-        )  # fmt: skip
         return router
 
     def _accept(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature
@@ -115,30 +93,6 @@ class IngestApi:
         # The event's own text goes out as it came in; re-encoding could change its bytes.
         text = row["text"].rstrip()[:-1] + "," + json.dumps(extra)[1:]
         return Response(text, media_type="application/json")
-
-    def _rate(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature
-        def rate(rating: Rating, who: Annotated[Principal, Depends(may_send)]) -> dict[str, Any]:
-            """The rating is durable, as the rater's current one for this target and name."""
-            given = self._feedback.give(rating, rater=rating.rater or f"key:{who.key_id}")
-            return {"id": given.id, "revision": given.revision, "event": given.event}
-
-        return rate
-
-    def withdraw(self, id: str) -> dict[str, Any]:
-        """The rating no longer counts."""
-        given = self._feedback.withdraw(id)
-        return {"id": given.id, "revision": given.revision, "withdrawn": True}
-
-    def keys(self) -> dict[str, Any]:
-        return {"keys": self._keys.all()}
-
-    def create_key(self, wanted: NewKey) -> dict[str, Any]:
-        """The only time the secret is shown."""
-        key_id, secret = self._keys.create(wanted.scopes, label=wanted.label)
-        return {"id": key_id, "key": secret, "scopes": wanted.scopes}
-
-    def revoke_key(self, id: str) -> None:
-        self._keys.revoke(id)
 
 
 _BODY = {

@@ -57,6 +57,9 @@ class Intake:
 
     log: Log
     store: Facts
+    refine: Callable[[Sequence[Raw]], Sequence[Raw]] = lambda batch: batch
+    """What is kept instead of what was sent, in the same order: redacted, pseudonymous, with large
+    values elsewhere. One that it gives a `problem` is rejected for that."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counts: Counter[str] = field(default_factory=Counter, init=False)
     """Events by status since the process started."""

@@ -17,8 +17,9 @@ from sqlalchemy import Engine
 from ingest.control import open_control
 from ingest.drain import Drain
 from ingest.intake import Intake
-from ingest.keys import SCOPES, Keys
+from ingest.keys import SCOPES
 from ingest.log import Log, open_log
+from ingest.room import Ingest
 from ingest.settings import Settings
 from ingest.store import Store
 from tests.running import Running, on_a_socket
@@ -62,8 +63,13 @@ def control(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def intake(log: Log, store: Store) -> Intake:
-    return Intake(log, store)
+def room(tmp_path: Path, log: Log, store: Store, control: Engine) -> Ingest:
+    return Ingest.of(Settings.of({}, data=tmp_path), log, store, control)
+
+
+@pytest.fixture
+def intake(room: Ingest) -> Intake:
+    return room.intake
 
 
 @pytest.fixture
@@ -88,13 +94,10 @@ def tell(intake: Intake, drain: Drain) -> Callable[..., None]:
 
 
 @pytest.fixture
-def running(
-    tmp_path: Path, store: Store, log: Log, control: Engine, intake: Intake, drain: Drain
-) -> Iterator[Running]:
+def running(room: Ingest, drain: Drain) -> Iterator[Running]:
     """The whole server over a real socket, on this test's own store."""
-    keys = Keys(control)
-    server = Server(Settings(data=tmp_path), log, store, control, keys, intake, drain)
-    _, secret = keys.create(SCOPES)
+    server = Server(room, drain)
+    _, secret = room.keys.create(SCOPES)
     headers = {"Authorization": f"Bearer {secret}"}
     with (
         on_a_socket(server.app()) as url,

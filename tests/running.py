@@ -36,13 +36,13 @@ class Running:
     url: str
 
     def with_scopes(self, *scopes: str) -> httpx.Client:
-        _, secret = self.server.keys.create(scopes)
+        _, secret = self.server.ingest.keys.create(scopes)
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {secret}"})
 
     def until_stored(self) -> None:
         """Everything acknowledged so far is queryable."""
         for _ in range(500):
-            if self.server.log.lag("store") == 0:
+            if self.server.ingest.log.lag("store") == 0:
                 return
             threading.Event().wait(0.02)
         raise TimeoutError("the drain does not come to an end")

@@ -11,6 +11,7 @@ from ingest.errors import BadInput, ThumbwheelError
 from ingest.events import CONSENT_LEVELS
 from thumbwheel import commands
 from thumbwheel.client import ServerSays
+from thumbwheel.door import add_door
 
 USAGE_ERROR = 2
 
@@ -65,7 +66,7 @@ def _add_server(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     doctor = verbs.add_parser(
         "doctor", help="check this machine and the server, and say what to fix"
     )
-    _add_door(doctor)
+    add_door(doctor)
     doctor.set_defaults(run=commands.doctor)
     schema = verbs.add_parser("schema", help="print the JSON Schema of all facts")
     schema.set_defaults(run=commands.schema)
@@ -86,7 +87,7 @@ def _add_import(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
         "--timezone", type=_zone, default="UTC", help="where it was written; default UTC"
     )
     parser.add_argument("--dry-run", action="store_true", help="read and count, send nothing")
-    _add_door(parser)
+    add_door(parser)
     parser.set_defaults(run=commands.import_histories)
 
 
@@ -95,7 +96,7 @@ def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     report.add_argument("key")
     report.add_argument("--as-of", help="ISO 8601 with zone; default now")
     report.add_argument("--json", action="store_true")
-    _add_door(report)
+    add_door(report)
     report.set_defaults(run=commands.report)
     experiment = verbs.add_parser("experiment", help="create, start, stop and list experiments")
     actions = experiment.add_subparsers(required=True, metavar="ACTION")
@@ -118,11 +119,11 @@ def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
         change = actions.add_parser(name)
         change.add_argument("key")
         change.set_defaults(run=commands.change_experiment, action=name)
-        _add_door(change)
+        add_door(change)
     listing = actions.add_parser("list")
     listing.set_defaults(run=commands.list_experiments)
     for each in (create, listing):
-        _add_door(each)
+        add_door(each)
 
 
 def _add_export(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
@@ -135,7 +136,7 @@ def _add_export(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     parser.add_argument("--until", help="ISO 8601 with zone, by time of receipt")
     parser.add_argument("--checkpoint", help="answers of this checkpoint only")
     parser.add_argument("--experiment", help="answers served in this experiment only")
-    _add_door(parser)
+    add_door(parser)
     parser.set_defaults(run=commands.export)
 
 
@@ -152,7 +153,7 @@ def _add_keys(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     revoke.add_argument("id")
     revoke.set_defaults(run=commands.revoke_key)
     for each in (create, listing, revoke):
-        _add_door(each)
+        add_door(each)
 
 
 def _add_checkpoints(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
@@ -173,14 +174,7 @@ def _add_checkpoints(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     alias.add_argument("alias")
     alias.set_defaults(run=commands.alias_checkpoint)
     for each in (add, listing, alias):
-        _add_door(each)
-
-
-def _add_door(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--server", metavar="URL", help="default THUMBWHEEL_URL, else http://127.0.0.1:8420"
-    )
-    parser.add_argument("--data", help="folder with the server's key file; default .thumbwheel")
+        add_door(each)
 
 
 def _zone(name: str) -> ZoneInfo:

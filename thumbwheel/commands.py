@@ -3,7 +3,6 @@
 import json
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -14,31 +13,15 @@ from ingest.errors import BadInput
 from ingest.events import json_schema
 from ingest.importers import read_history
 from ingest.settings import Settings
-from thumbwheel.client import Api, find_key
+from thumbwheel.client import Api
 from thumbwheel.datasets import fetch_dataset
 from thumbwheel.demo import run as run_demo
 from thumbwheel.doctor import examine
+from thumbwheel.door import connected, url_of
 from thumbwheel.show import show_manifest, show_report
 from thumbwheel.up import up as serve
 
 _out = Console(highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def connected(arguments: Namespace) -> Iterator[Api]:
-    """The server that the arguments and the environment name."""
-    settings = Settings.of(arguments.environment, data=arguments.data)
-    key = find_key(arguments.environment, settings.data)
-    api = Api.connect(_url(arguments, settings), key)
-    try:
-        yield api
-    finally:
-        api.close()
-
-
-def _url(arguments: Namespace, settings: Settings) -> str:
-    named = arguments.server or arguments.environment.get("THUMBWHEEL_URL")
-    return str(named or f"http://{settings.host}:{settings.port}")
 
 
 def up(arguments: Namespace) -> int:
@@ -52,7 +35,7 @@ def demo(arguments: Namespace) -> int:
 
 def doctor(arguments: Namespace) -> int:
     settings = Settings.of(arguments.environment, data=arguments.data)
-    findings = examine(settings, arguments.environment, _url(arguments, settings))
+    findings = examine(settings, arguments.environment, url_of(arguments, settings))
     for finding in findings:
         _out.print(f"{'ok  ' if finding.fine else 'FIX '} {finding.what}", style=None)
     return 0 if all(finding.fine for finding in findings) else 1

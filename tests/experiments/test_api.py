@@ -76,13 +76,13 @@ def test_experiments_of_a_layer_share_nobody(running: Running) -> None:
 def test_asking_is_pure_and_sticky_and_records_nothing(running: Running) -> None:
     post(running, "experiments", plan())
     post(running, "experiments/e1/start")
-    before = running.server.log.lag("nobody")
+    before = running.server.ingest.log.lag("nobody")
     first, second = (post(running, "assignments", {"unit": {"user": "u"}})[1] for _ in range(2))
     assert first == second
     (given,) = first["assignments"]
     assert given["propensity"] == {"control": 0.25, "treatment": 0.75}[given["variant"]]
     assert given["reason"] == "randomised"
-    assert running.server.log.lag("nobody") == before
+    assert running.server.ingest.log.lag("nobody") == before
     nobody = post(running, "assignments", {"unit": {"organization": "o"}})
     assert nobody == (200, {"assignments": []})
 

@@ -101,7 +101,7 @@ def test_a_request_that_is_refused_as_a_whole_takes_nothing(
     assert problem["detail"]
     assert {"type", "title"} <= problem.keys()
     assert "Traceback" not in answer.text
-    assert running.server.log.lag("store") == 0
+    assert running.server.ingest.log.lag("store") == 0
 
 
 def test_keys_open_what_their_scopes_say(running: Running) -> None:

@@ -17,7 +17,7 @@ def rate(running: Running, value: object, **changes: Any) -> dict[str, Any]:
 
 def current(running: Running) -> list[tuple[str, float | None, str]]:
     running.until_stored()
-    rows = running.server.store.rows(
+    rows = running.server.ingest.store.rows(
         "SELECT rater, value, label FROM current_feedback(as_of = now64(6, 'UTC')) ORDER BY rater"
     )
     return [(row["rater"], row["value"], row["label"]) for row in rows]
@@ -91,7 +91,7 @@ def test_a_vote_counts_however_it_is_named_or_said(running: Running) -> None:
     assert current(running) == [
         ("a", 1.0, ""), ("b", 0.0, "down"), ("c", 1.0, "up"), ("d", None, "meh"), ("e", 0.0, "down"),
     ]  # fmt: skip
-    rows = running.server.store.rows(
+    rows = running.server.ingest.store.rows(
         "SELECT DISTINCT name FROM current_feedback(as_of = now64(6, 'UTC'))"
     )
     assert rows == [{"name": "thumb"}]

@@ -11,9 +11,9 @@ import pytest
 
 from ingest.control import open_control
 from ingest.drain import Drain
-from ingest.intake import Intake
-from ingest.keys import SCOPES, Keys
+from ingest.keys import SCOPES
 from ingest.log import open_log
+from ingest.room import Ingest
 from ingest.settings import Settings
 from ingest.store import Store
 from tests.running import Running, on_a_socket
@@ -62,7 +62,7 @@ class Desk:
 
     def exposures(self, experiment: str) -> list[dict[str, Any]]:
         self.running.until_stored()
-        return list(self.running.server.store.rows(
+        return list(self.running.server.ingest.store.rows(
             "SELECT user, consent, JSONExtractString(body, 'data', 'unit') AS unit, "
             "JSONExtractString(body, 'data', 'assignment') AS assignment, variant "
             "FROM events WHERE type = 'thumbwheel.experiment.exposed.v1' "
@@ -75,7 +75,7 @@ class Desk:
 def running(store_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests of a module; they keep apart by checkpoints and experiments."""
     folder = tmp_path_factory.mktemp("serving")
-    settings = Settings(data=folder)
+    settings = Settings.of({}, data=folder)
     with ExitStack() as stack:
         store = Store.open(store_dsn, database=f"t_{uuid4().hex}")
         stack.callback(store.drop)
@@ -85,10 +85,9 @@ def running(store_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stack.callback(control.dispose)
         consumer = log.consumer("store")
         stack.callback(consumer.close)
-        keys = Keys(control)
-        intake, drain = Intake(log, store), Drain(consumer, store)
-        server = Server(settings, log, store, control, keys, intake, drain)
-        headers = {"Authorization": f"Bearer {keys.create(SCOPES)[1]}"}
+        room = Ingest.of(settings, log, store, control)
+        server = Server(room, Drain(consumer, store))
+        headers = {"Authorization": f"Bearer {room.keys.create(SCOPES)[1]}"}
         url = stack.enter_context(on_a_socket(server.app()))
         http = httpx.Client(base_url=url, headers=headers, timeout=30)
         yield Running(server, stack.enter_context(http), url)

@@ -89,7 +89,7 @@ def test_a_client_that_leaves_before_the_first_byte_is_recorded_as_cancelled(des
         "WHERE conversation = 'gone'"
     )
     for _ in range(100):
-        rows = list(desk.running.server.store.rows(question))
+        rows = list(desk.running.server.ingest.store.rows(question))
         if rows:
             break
         threading.Event().wait(0.05)

@@ -1,0 +1,84 @@
+"""This room, opened: its parts, and what it adds to an app. The same alone and in one process."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+from sqlalchemy import Engine
+
+from ingest._feedback_api import FeedbackApi
+from ingest._operations_api import OperationsApi
+from ingest.api import IngestApi
+from ingest.app import Meter
+from ingest.control import open_control, reading
+from ingest.drain import GROUP
+from ingest.feedback import Feedback
+from ingest.intake import Intake
+from ingest.keys import Keys
+from ingest.log import Log, open_log
+from ingest.settings import Settings
+from ingest.store import Store
+
+
+@dataclass(frozen=True)
+class Ingest:
+    settings: Settings
+    log: Log
+    store: Store
+    control: Engine
+    keys: Keys
+    intake: Intake
+
+    @classmethod
+    @contextmanager
+    def open(cls, settings: Settings) -> Iterator["Ingest"]:
+        """Everything is closed at the end, in reverse order. Raises: Unavailable, BadInput."""
+        with ExitStack() as stack:
+            log = open_log(settings.log)
+            stack.callback(log.close)
+            store = Store.open(settings.store)
+            stack.callback(store.close)
+            control = open_control(settings.control)
+            stack.callback(control.dispose)
+            yield cls.of(settings, log, store, control)
+
+    @classmethod
+    def of(cls, settings: Settings, log: Log, store: Store, control: Engine) -> "Ingest":
+        """The room on parts that are open already."""
+        return cls(settings, log, store, control, Keys(control), Intake(log, store))
+
+    def routers(self) -> list[APIRouter]:
+        return [
+            IngestApi(self.intake, self.store, self.keys).router(),
+            FeedbackApi(Feedback(self.control, self.intake), self.keys).router(),
+            OperationsApi(self.keys).router(),
+        ]
+
+    def checks(self) -> Mapping[str, Callable[[], object]]:
+        """What `/readyz` asks."""
+        return {
+            "log": lambda: self.log.lag(GROUP),
+            "store": lambda: self.store.rows("SELECT 1"),
+            "control": self._control_answers,
+        }
+
+    def meters(self) -> list[Meter]:
+        return [
+            Meter(
+                "thumbwheel_events",
+                "Events by verdict since start.",
+                lambda: dict(self.intake.counts),
+                label="status",
+            ),
+            Meter(
+                "thumbwheel_log_lag",
+                "Log records the store does not have yet.",
+                lambda: {"": self.log.lag(GROUP)},
+                counter=False,
+            ),
+        ]
+
+    def _control_answers(self) -> None:
+        with reading(self.control) as connection:
+            connection.exec_driver_sql("SELECT 1")

@@ -1,0 +1,33 @@
+"""How every command finds its server."""
+
+import argparse
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ingest.settings import Settings
+from thumbwheel.client import Api, find_key
+
+
+def add_door(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server", metavar="URL", help="default THUMBWHEEL_URL, else http://127.0.0.1:8420"
+    )
+    parser.add_argument("--data", help="folder with the server's key file; default .thumbwheel")
+
+
+@contextmanager
+def connected(arguments: Namespace) -> Iterator[Api]:
+    """The server that the arguments and the environment name."""
+    settings = Settings.of(arguments.environment, data=arguments.data)
+    key = find_key(arguments.environment, settings.data)
+    api = Api.connect(url_of(arguments, settings), key)
+    try:
+        yield api
+    finally:
+        api.close()
+
+
+def url_of(arguments: Namespace, settings: Settings) -> str:
+    named = arguments.server or arguments.environment.get("THUMBWHEEL_URL")
+    return str(named or f"http://{settings.host}:{settings.port}")
