@@ -102,6 +102,12 @@ class Store:
             bound = {name: _exact(value) for name, value in parameters.items()}
             return list(self._client.query(sql, parameters=bound).named_results())
 
+    def command(self, sql: str, **parameters: object) -> None:
+        """The statement has been carried out, mutations included. Raises: Unavailable."""
+        with _boundary("changing"):
+            bound = {name: _exact(value) for name, value in parameters.items()}
+            self._client.command(sql, parameters=bound, settings={"mutations_sync": 2})
+
     def known(self, ids: Sequence[FactId]) -> set[FactId]:
         """Which of these facts are stored."""
         return set(self._count(ids, "events"))
