@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import FileResponse
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from datagen.erased import mark
 from datagen.export import JSONL, MANIFEST, PARQUET, export
 from datagen.traces import Filter
 from ingest.errors import NotFound, ThumbwheelError
@@ -47,13 +49,28 @@ class Exports:
     store: Store
     root: Path
     _state: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _builds: dict[str, threading.Thread] = field(default_factory=dict, init=False)
 
     def begin(self, wanted: Wanted) -> str:
         """The id of a dataset that is being built."""
         dataset = f"{wanted.format}-{uuid4().hex[:12]}"
         self._state[dataset] = {"id": dataset, "status": "building", "answers_read": 0}
-        threading.Thread(target=self._build, args=(dataset, wanted), daemon=True).start()
+        build = threading.Thread(target=self._build, args=(dataset, wanted), daemon=True)
+        self._builds[dataset] = build
+        build.start()
         return dataset
+
+    def erase(self, erasure: str, facts: Collection[str]) -> list[str]:
+        """The datasets made from these facts, which the store has no more; their rows are gone.
+
+        Those that are being built are waited for: they may have read the facts.
+        """
+        for build in list(self._builds.values()):
+            build.join()
+        return mark(self.root, erasure, facts, building=self._is_building)
+
+    def _is_building(self, dataset: str) -> bool:
+        return dataset in self._builds and self._builds[dataset].is_alive()
 
     def state(self, dataset: str) -> dict[str, Any]:
         """Its manifest once ready. Raises: NotFound."""
@@ -66,8 +83,11 @@ class Exports:
 
     def file(self, dataset: str, name: str) -> Path:
         """Raises: NotFound for all but the files of a ready dataset."""
-        if name not in (JSONL, PARQUET, MANIFEST) or self.state(dataset)["status"] != "ready":
+        state = self.state(dataset)
+        if name not in (JSONL, PARQUET, MANIFEST) or state["status"] != "ready":
             raise NotFound(f"dataset {dataset!r} has no file {name!r}")
+        if state.get("stale") and name != MANIFEST:
+            raise NotFound(f"dataset {dataset!r}: {state['why']}")
         return self.root / dataset / name
 
     def _build(self, dataset: str, wanted: Wanted) -> None:

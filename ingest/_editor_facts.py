@@ -158,6 +158,19 @@ class FeedbackWithdrawn(Data):
     """The id of the feedback.submitted fact that no longer holds."""
 
 
+class FeedbackShown(Data):
+    """A widget to rate with was on screen: who could have rated, for the bias of who did."""
+
+    target: Target
+    surface: str | None = None
+    """Where: chat, diff, inline, terminal, ..."""
+    name: str = Field("thumb", alias="gen_ai.evaluation.name")
+    forced: bool = False
+    """The developer was asked, because the server drew the turn."""
+    propensity: Ratio | None = None
+    """The share in force when it was drawn, as the server gave it."""
+
+
 class PrivacyRedacted(Data):
     counts: dict[str, Count] = Field(default_factory=dict)
     bytes_scanned: Count | None = None

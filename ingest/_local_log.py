@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
@@ -15,10 +16,16 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
     offset INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, value BLOB NOT NULL
 );
-CREATE TABLE IF NOT EXISTS offsets (grp TEXT PRIMARY KEY, offset INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS offsets (
+    grp TEXT PRIMARY KEY, offset INTEGER NOT NULL, intended INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
 """
 _LOCKED_S = 2.0
 """How long a write waits for another program that holds the file, a backup for instance."""
+_CHUNK_BYTES = 8 * 1024 * 1024
+"""What is trimmed in one transaction: appends wait for no more than that."""
+_YIELD_S = 0.002
+"""Between two chunks, or the lock would go straight back to who has just let it go."""
 
 
 @contextmanager
@@ -37,6 +44,13 @@ def _connect(path: str) -> sqlite3.Connection:
 class _Append(NamedTuple):
     entries: Sequence[Entry]
     outcome: "Future[str]"
+
+
+class _Progress(NamedTuple):
+    """Last offsets: of what the group has done, and of the batch that it intends after that."""
+
+    committed: int = 0
+    intended: int = 0
 
 
 class LocalLog:
@@ -131,35 +145,78 @@ class LocalLog:
             return _LocalConsumer(self, group, _connect(self._path))
 
     def lag(self, group: str) -> int:
-        sql = "SELECT coalesce(min(offset), 1) FROM records"
+        sql = "SELECT min(offset) FROM records"
         with self._writing, _sqlite_wall("measure the log"):
-            first = int(self._connection.execute(sql).fetchone()[0])
-            return self._last - max(self._committed(group), first - 1)
+            first = self._connection.execute(sql).fetchone()[0]
+            return (
+                self._last + 1 - max(self._progress(group).committed + 1, first or self._last + 1)
+            )
+
+    def trim(self, group: str, *, keep_bytes: int = 0) -> int:
+        gone = 0
+        for last in self._chunks(self.progress(group).committed, keep_bytes):
+            sql = "DELETE FROM records WHERE offset <= ?"
+            with self._writing, _sqlite_wall("trim the log"), self._transaction():
+                gone += self._connection.execute(sql, (last,)).rowcount
+            time.sleep(_YIELD_S)
+        if keep_bytes == 0:
+            self._rewrite()
+        return gone
+
+    def _chunks(self, committed: int, keep_bytes: int) -> list[int]:
+        """The last offset of each chunk that goes. Reading holds up no append."""
+        sizes = "SELECT offset, length(key) + length(value) FROM records WHERE offset <= ?"
+        with _sqlite_wall("trim the log"), closing(_connect(self._path)) as reading:
+            found = reading.execute(sizes + " ORDER BY offset", (committed,)).fetchall()
+        excess = sum(size for _, size in found) - keep_bytes
+        chunks: list[int] = []
+        chunk = 0
+        for offset, size in found:
+            if excess <= 0 < keep_bytes:
+                break
+            excess -= size
+            chunk += size
+            if not chunks or chunk > _CHUNK_BYTES:
+                chunks.append(offset)
+                chunk = size
+            chunks[-1] = offset
+        return chunks
+
+    def _rewrite(self) -> None:
+        """Only what is in the log is in its files.
+
+        A page keeps copies of rows that SQLite moved to a neighbour, and the WAL has every page.
+        """
+        with self._writing, _sqlite_wall("trim the log"):
+            self._connection.execute("VACUUM")
+            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise Unavailable("trim the log: another program reads the file")
 
     def close(self) -> None:
         with self._writing, _sqlite_wall("close the log"):
             self._connection.close()
 
-    def committed(self, group: str) -> int:
-        """The offset of the last record that the group has done; 0 when there is none."""
+    def progress(self, group: str) -> _Progress:
         with self._writing, _sqlite_wall("read the log"):
-            return self._committed(group)
+            return self._progress(group)
 
-    def _committed(self, group: str) -> int:
-        sql = "SELECT offset FROM offsets WHERE grp = ?"
+    def _progress(self, group: str) -> _Progress:
+        sql = "SELECT offset, intended FROM offsets WHERE grp = ?"
         row = self._connection.execute(sql, (group,)).fetchone()
-        return int(row[0]) if row else 0
+        return _Progress(*row) if row else _Progress()
 
-    def commit(self, group: str, offset: int) -> None:
-        """The group has done all up to `offset`, durably."""
-        sql = "INSERT INTO offsets VALUES (?, ?) ON CONFLICT DO UPDATE SET offset = excluded.offset"
+    def note(self, group: str, progress: _Progress) -> None:
+        """Durable is how far the group is."""
+        sql = "REPLACE INTO offsets (grp, offset, intended) VALUES (?, ?, ?)"
         with self._writing, _sqlite_wall("commit to the log"), self._transaction():
-            self._connection.execute(sql, (group, offset))
+            self._connection.execute(sql, (group, *progress))
 
-    def wait_beyond(self, offset: int, timeout_s: float) -> bool:
-        """There is a record after `offset`; False when none came within `timeout_s`."""
+    def wait_beyond(self, offset: int, timeout_s: float) -> int:
+        """The last offset in use, once it is beyond `offset`; 0 if it is not within `timeout_s`."""
         with self._appended:
-            return self._appended.wait_for(lambda: self._last > offset, timeout_s)
+            beyond = self._appended.wait_for(lambda: self._last > offset, timeout_s)
+            return self._last if beyond else 0
 
 
 def _prepare(connection: sqlite3.Connection) -> int:
@@ -171,7 +228,12 @@ def _prepare(connection: sqlite3.Connection) -> int:
     # Values are tens of kB: at the usual 4 MB every hundredth append would pay for a checkpoint.
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
     connection.execute("PRAGMA journal_size_limit = 67108864")
+    # What is trimmed is overwritten, not only let go of.
+    connection.execute("PRAGMA secure_delete = ON")
     connection.executescript(_SCHEMA)
+    if len(connection.execute("PRAGMA table_info(offsets)").fetchall()) == 2:
+        # A file from before batches were intended.
+        connection.execute("ALTER TABLE offsets ADD COLUMN intended INTEGER NOT NULL DEFAULT 0")
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'").fetchone()
     return int(row[0]) if row else 0
 
@@ -183,37 +245,55 @@ class _LocalConsumer:
         self._log = log
         self._group = group
         self._connection = connection
-        self._committed = log.committed(group)
-        self._polled = self._committed
+        self._progress = log.progress(group)
+        self._polled = self._progress.committed
 
     def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
-        if not self._log.wait_beyond(self._polled, timeout_s):
-            return []
+        deadline = time.monotonic() + timeout_s
+        while last := self._log.wait_beyond(self._polled, deadline - time.monotonic()):
+            if self._polled < self._progress.intended:
+                last, max_records, max_bytes = self._progress.intended, -1, 0
+            records = self._read(last, max_records, max_bytes)
+            # None is left where another group's trim came first.
+            self._polled = records[-1].offset if records else last
+            if records:
+                return records
+        return []
+
+    def _read(self, last: int, max_records: int, max_bytes: int) -> list[Record]:
+        """What is next, until `last`; all of it if `max_records` is negative."""
         records: list[Record] = []
         size = 0
-        sql = "SELECT offset, key, value FROM records WHERE offset > ? ORDER BY offset LIMIT ?"
+        sql = (
+            "SELECT offset, key, value FROM records"
+            " WHERE offset > ? AND offset <= ? ORDER BY offset LIMIT ?"
+        )
         # An open cursor would keep the file from shrinking.
         with (
             _sqlite_wall("read the log"),
-            closing(self._connection.execute(sql, (self._polled, max_records))) as rows,
+            closing(self._connection.execute(sql, (self._polled, last, max_records))) as rows,
         ):
             for offset, key, value in rows:
                 size += len(value)
-                if records and size > max_bytes:
+                if max_records > 0 and records and size > max_bytes:
                     break
                 text = key.decode("utf-8", "surrogatepass")
                 records.append(Record(0, offset, text, value))
-        if records:
-            self._polled = records[-1].offset
         return records
 
+    def intend(self) -> None:
+        self._note(self._progress._replace(intended=self._polled))
+
     def commit(self) -> None:
-        if self._polled != self._committed:
-            self._log.commit(self._group, self._polled)
-            self._committed = self._polled
+        self._note(_Progress(committed=self._polled))
+
+    def _note(self, progress: _Progress) -> None:
+        if self._polled != self._progress.committed:
+            self._log.note(self._group, progress)
+            self._progress = progress
 
     def rewind(self) -> None:
-        self._polled = self._committed
+        self._polled = self._progress.committed
 
     def close(self) -> None:
         with _sqlite_wall("close the log"):

@@ -1,15 +1,15 @@
-"""A log record as rows of the store."""
+"""Log records as rows of the store."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from ingest._packed import Packed, unpack
 from ingest.errors import Unreadable
 from ingest.events import conversation_of, parse
-from ingest.intake import unpack
 from ingest.log import Record, position
 from ingest.wire import Raw
 
@@ -27,61 +27,113 @@ _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 """What the store's clock column can hold; the body keeps what the client said."""
 _TOLERANCE = timedelta(minutes=5)
 
+DeadRow = tuple[str, int, str, str | bytes]
+
+
+class Placed(NamedTuple):
+    """A row, and which fact of its record it is."""
+
+    row: tuple[Any, ...]
+    fact: int
+
+    def dead(self, reason: str) -> DeadRow:
+        """The same as a dead letter."""
+        named = dict(zip(COLUMNS, self.row, strict=True))
+        return named["position"], self.fact, reason, named["raw"] or named["body"]
+
 
 class Rows(NamedTuple):
-    events: list[tuple[Any, ...]]
-    dead: list[tuple[Any, ...]]
+    events: list[Placed]
+    dead: list[DeadRow]
 
 
-def rows_of(record: Record) -> Rows:
-    """Every fact of the record as a row, or as a dead letter with the reason."""
-    where = position(record)
-    try:
-        packed = unpack(record.value)
-    except (Unreadable, ValueError, KeyError, TypeError) as error:
-        return Rows([], [(where, WHOLE_RECORD, f"not a record of ours: {error}", record.value)])
+class _Context(NamedTuple):
+    """What all facts of a record share."""
+
+    received_at: datetime
+    sent_at: datetime | None
+    skewed: bool
+    position: str
+
+
+def rows_of(records: Sequence[Record]) -> Rows:
+    """Every fact of the records as a row, or as a dead letter with the reason."""
     rows = Rows([], [])
-    for index, fact in enumerate(packed.facts):
-        try:
-            # Judged again: in a shared log, others may write too, and one odd field would make the
-            # store refuse its whole batch for ever.
-            parse(fact.clean)
-        except ValidationError as error:
-            rows.dead.append((where, index, f"not a fact: {error}", fact.text.encode()))
-        else:
-            rows.events.append(_row(fact, packed.received_at, packed.sent_at, where))
+    for record in records:
+        _add(rows, record)
     return rows
 
 
-def _row(fact: Raw, received_at: datetime, sent_at: datetime | None, where: str) -> tuple[Any, ...]:
+def _add(rows: Rows, record: Record) -> None:
+    where = position(record)
+    try:
+        packed = unpack(record.value)
+        facts = list(packed.facts())
+    except (Unreadable, ValueError, KeyError, TypeError) as error:
+        rows.dead.append((where, WHOLE_RECORD, f"not a record of ours: {error}", record.value))
+        return
+    context = _context(packed, where)
+    for index, fact in enumerate(facts):
+        try:
+            if not packed.judged:
+                # In a shared log others may write too, and one odd field would make the store
+                # refuse its whole batch.
+                parse(fact.clean)
+            rows.events.append(Placed(_row(fact, context), index))
+        except (ValidationError, ValueError, KeyError, TypeError, AttributeError) as error:
+            rows.dead.append((where, index, f"not a fact: {error}", fact.text.encode()))
+
+
+def _context(packed: Packed, where: str) -> _Context:
+    sent_at, received_at = packed.sent_at, packed.received_at
+    skewed = sent_at is not None and abs(sent_at - received_at) > _TOLERANCE
+    return _Context(received_at, _storable(sent_at), skewed, where)
+
+
+def _row(fact: Raw, context: _Context) -> tuple[Any, ...]:
     wire = fact.clean
-    exact = wire is fact.value or wire == fact.value
-    data = wire.get("data")
-    data = data if isinstance(data, Mapping) else {}
-    time = _TIME.validate_python(wire["time"]) if wire.get("time") else None
+    given = wire.get("data")
+    data: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    time = _time(wire.get("time"))
     return (
-        wire["source"],
-        wire["id"],
-        wire["type"],
+        _name(wire["source"]),
+        _name(wire["id"]),
+        _name(wire["type"]),
         _storable(time),
-        _storable(sent_at),
-        received_at,
-        _clock(time, sent_at, received_at),
+        context.sent_at,
+        context.received_at,
+        _clock(time, context),
         int(wire.get("sequence") or 0),
-        wire.get("subject") or "",
-        wire.get("user") or "",
-        wire.get("organization") or "",
+        _text(wire, "subject"),
+        _text(wire, "user"),
+        _text(wire, "organization"),
         conversation_of(wire),
         _text(data, "turn.id"),
         _text(data, "completion.id"),
         _text(data, "diff.id"),
         _text(data, "experiment"),
         _text(data, "assigned") or _text(data, "variant"),
-        wire.get("consent") or "metrics",
-        where,
-        fact.text if exact else json.dumps(wire, ensure_ascii=False, separators=(",", ":")),
-        "" if exact else fact.text,
+        _text(wire, "consent") or "metrics",
+        context.position,
+        fact.text if fact.plain else json.dumps(wire, ensure_ascii=False, separators=(",", ":")),
+        "" if fact.plain else fact.text,
     )
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where a name belongs")
+    return value
+
+
+def _time(value: object) -> datetime | None:
+    if not value:
+        return None
+    try:
+        time = datetime.fromisoformat(value)  # type: ignore[arg-type] # the next line knows the rest
+    except (ValueError, TypeError):
+        return _TIME.validate_python(value)
+    return time if time.tzinfo else _TIME.validate_python(value)
 
 
 def _storable(time: datetime | None) -> datetime | None:
@@ -93,12 +145,10 @@ def _text(data: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _clock(time: datetime | None, sent_at: datetime | None, received_at: datetime) -> str:
+def _clock(time: datetime | None, context: _Context) -> str:
     """Why the client's clock cannot be right, or "". Late is no reason: outboxes wait for days."""
     if time and not _EARLIEST <= time <= _LATEST:
         return "out of range"
-    if time and time > received_at + _TOLERANCE:
+    if time and time > context.received_at + _TOLERANCE:
         return "ahead"
-    if sent_at and abs(sent_at - received_at) > _TOLERANCE:
-        return "skewed"
-    return ""
+    return "skewed" if context.skewed else ""

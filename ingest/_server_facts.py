@@ -1,4 +1,4 @@
-"""What the server mints: completions it served, exposures it caused, imports it took."""
+"""What the server mints: completions it served, exposures it caused, turns it drew, imports it took."""
 
 from typing import Any, Literal
 
@@ -60,6 +60,16 @@ class ExperimentExposed(Data):
     checkpoint: str | None = None
     first_use: bool = True
     simulated: bool = False
+
+
+class FeedbackAsked(Data):
+    """The developer of this turn is asked for a rating, whatever they would volunteer."""
+
+    turn: str = Field(alias="turn.id")
+    conversation: str | None = Field(None, alias="gen_ai.conversation.id")
+    asked: bool
+    propensity: Ratio
+    """The probability with which this turn was drawn; its answer weighs 1 ÷ propensity."""
 
 
 class ImportRecorded(Data):

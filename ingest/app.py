@@ -11,10 +11,16 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
+from ingest._log_lines import configure_logging
+from ingest._origins import WebPages, pattern
+from ingest._watch import Watch, latency
 from ingest.errors import ThumbwheelError
 from ingest.settings import Settings
 from ingest.web import install_problems
+
+__all__ = ["Meter", "alone", "configure_logging", "create_app", "serve"]
 
 _STOP_S = 8
 """Requests in hand get this long; a drain's last batch gets the rest of ten seconds."""
@@ -38,12 +44,27 @@ class Meter:
         return family
 
 
-@dataclass(frozen=True)
-class _Collector:
+@dataclass(frozen=True, eq=False)
+class _Meters(Collector):
+    """What cannot be read now is left out, and said to be: the rest must still be seen."""
+
     meters: tuple[Meter, ...] = field(default_factory=tuple)
 
     def collect(self) -> Iterable[Metric]:
-        return [meter.family() for meter in self.meters]
+        errors = GaugeMetricFamily(
+            "thumbwheel_scrape_errors",
+            "1 for each series that could not be read this time and is left out.",
+            labels=["series"],
+        )
+        for meter in self.meters:
+            try:
+                family = meter.family()
+            except ThumbwheelError:
+                errors.add_metric([meter.name], 1)
+            else:
+                errors.add_metric([meter.name], 0)
+                yield family
+        yield errors
 
     def describe(self) -> Iterable[Metric]:
         return []
@@ -55,6 +76,8 @@ def create_app(
     *,
     ready: Mapping[str, Callable[[], object]],
     meters: Iterable[Meter] = (),
+    collectors: Iterable[Collector] = (),
+    origins: str = "",
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
     """The app.
@@ -64,14 +87,30 @@ def create_app(
         routers: One per room.
         ready: Named checks; each raises a ThumbwheelError that says what is wrong.
         meters: What `/metrics` shows.
+        collectors: Of prometheus_client, histograms for instance; shown too.
+        origins: Web pages that may call, separated by spaces; a leading `*.` is one subdomain.
         lifespan: Starts and stops what must live as long as the app.
+
+    Raises: BadInput naming the origin that is none.
     """
     app = FastAPI(title=title, version="1", docs_url=None, redoc_url=None, lifespan=lifespan)
     install_problems(app)
     for router in routers:
         app.include_router(router)
     registry = CollectorRegistry()
-    registry.register(_Collector(tuple(meters)))
+    for collector in (_Meters(tuple(meters)), *collectors):
+        registry.register(collector)
+    if origins.strip():
+        app.add_middleware(WebPages, origins=pattern(origins))
+    app.add_middleware(Watch, seconds=latency(registry))
+    _add_probes(app, ready, registry)
+    return app
+
+
+def _add_probes(
+    app: FastAPI, ready: Mapping[str, Callable[[], object]], registry: CollectorRegistry
+) -> None:
+    """Whether it lives, whether it is ready, and how it is: for machines, without a key."""
 
     def readyz() -> JSONResponse:
         """200 when every part answers; else 503 with the names of those that do not."""
@@ -84,7 +123,6 @@ def create_app(
     app.add_api_route("/healthz", lambda: {"alive": True}, include_in_schema=False)
     app.add_api_route("/readyz", readyz, include_in_schema=False)
     app.add_api_route("/metrics", metrics, include_in_schema=False)
-    return app
 
 
 def _cause(check: Callable[[], object]) -> str | None:
@@ -104,6 +142,7 @@ def serve(app: FastAPI, settings: Settings) -> None:
         app,
         host=settings.host,
         port=settings.port,
+        log_config=None,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=_STOP_S,
@@ -113,6 +152,7 @@ def serve(app: FastAPI, settings: Settings) -> None:
 
 def alone(name: str, room: Callable[[Settings], None], settings: Settings) -> int:
     """The exit code of a room that runs in a process of its own, on a data folder that exists."""
+    configure_logging()
     settings.data.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         room(settings)

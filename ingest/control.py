@@ -5,18 +5,20 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event
+from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.schema import CreateColumn
 
 from ingest.errors import BadInput, Unavailable
 
 METADATA = MetaData()
-"""Every room hangs its tables here; `open_control` creates the missing ones."""
+"""Every room hangs its tables here; `open_control` creates the missing ones, and adds the missing
+columns that may be empty. Another kind of change needs a table of another name."""
 
 
 def open_control(url: str) -> Engine:
-    """The control database with all tables.
+    """The control database with all tables and columns; what is in it stays as it is.
 
     Args:
         url: `sqlite:///folder/control.db` or `postgresql+psycopg://…`.
@@ -30,8 +32,12 @@ def open_control(url: str) -> Engine:
         raise BadInput.of("control", "expected sqlite:///path or postgresql+psycopg://…") from error
     if dialect == "sqlite":
         _begin_immediate(engine)
-    with _boundary():
-        METADATA.create_all(engine)
+    with writing(engine) as connection:
+        if dialect == "postgresql":
+            # As on SQLite, where the transaction itself does it: one process at a time.
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(8420)")
+        METADATA.create_all(connection)
+        _add_columns(connection)
     return engine
 
 
@@ -55,6 +61,18 @@ def writing(engine: Engine) -> Iterator[Connection]:
 def utc_now() -> str:
     """ISO 8601 in UTC, sortable as text."""
     return datetime.now(UTC).isoformat()
+
+
+def _add_columns(connection: Connection) -> None:
+    """A folder of an older version gets the columns that came since; its rows hold nothing there."""
+    dialect, looks = connection.dialect, inspect(connection)
+    for table in METADATA.sorted_tables:
+        there = {column["name"] for column in looks.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there and column.nullable:
+                name = dialect.identifier_preparer.format_table(table)
+                said = CreateColumn(column).compile(dialect=dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {name} ADD COLUMN {said}")
 
 
 def _begin_immediate(engine: Engine) -> None:

@@ -2,12 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
-from ingest._rows import COLUMNS, DEAD_COLUMNS, rows_of
-from ingest.errors import Unavailable
+from ingest._packed import unpack
+from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Placed, Rows, rows_of
+from ingest.errors import Refused, Unavailable
 from ingest.log import Consumer, Record
 
 log = logging.getLogger(__name__)
@@ -15,9 +19,12 @@ log = logging.getLogger(__name__)
 GROUP = "store"
 MAX_RECORDS = 2_000
 MAX_BYTES = 32 << 20
+PART_BYTES = 8 << 20
+"""Of one insert; some ten thousand rows."""
+SMALL_ROWS = 1_000
 LINGER_S = 0.3
 """Between small batches: the store prefers few inserts, a reader of reports can wait that long."""
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
+PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Sink(Protocol):
@@ -33,6 +40,14 @@ class Sink(Protocol):
     ) -> None: ...
 
 
+class Batch(NamedTuple):
+    """What was moved at once, for whoever watches."""
+
+    rows: int
+    seconds: float
+    """That the store took."""
+
+
 @dataclass
 class Drain:
     """Moves facts from the log to the store, each at least once; the store keeps one row of each.
@@ -43,47 +58,97 @@ class Drain:
 
     consumer: Consumer
     store: Sink
+    watch: Callable[[Batch], None] = lambda _: None
+    pauses_s: Sequence[float] = PAUSES_S
+    """Before the store is asked again; the last one for as long as it is away."""
     stop: threading.Event = field(default_factory=threading.Event)
     stored: int = 0
     dead: int = 0
+    oldest_waiting: datetime | None = None
+    """When the first fact of the batch in hand was received; None between batches."""
 
     def run(self) -> None:
         """Until `stop` is set; the batch in hand is finished first."""
         failures = 0
         while not self.stop.is_set():
             try:
-                if 0 < self.step(timeout_s=0.5) < MAX_RECORDS:
-                    self.stop.wait(LINGER_S)
+                self._turn()
                 failures = 0
             except Unavailable as error:
-                pause = _PAUSES_S[min(failures, len(_PAUSES_S) - 1)]
+                pause = self.pauses_s[min(failures, len(self.pauses_s) - 1)]
                 failures += 1
                 log.warning("drain waits %.1f s: %s", pause, error)
                 self._rewind()
                 self.stop.wait(pause)
 
     def step(self, *, timeout_s: float) -> int:
-        """One batch is stored and committed; how many records it had. Raises: Unavailable."""
+        """One batch of one partition is stored and committed; how many records it had.
+
+        Raises: Unavailable.
+        """
+        return len(self._step(timeout_s))
+
+    def _turn(self) -> None:
+        """A batch of each partition that has any, then a rest, unless there is much to do."""
+        met: set[int] = set()
+        timeout_s = 0.5
+        while not self.stop.is_set():
+            before = self.stored
+            records = self._step(timeout_s)
+            if not records or (records[0].partition in met and self.stored - before < SMALL_ROWS):
+                break
+            met.add(records[0].partition)
+            timeout_s = 0
+        if met:
+            self.stop.wait(LINGER_S)
+
+    def _step(self, timeout_s: float) -> Sequence[Record]:
         records = self.consumer.poll(
             max_records=MAX_RECORDS, max_bytes=MAX_BYTES, timeout_s=timeout_s
         )
         if records:
+            # An insert that is repeated after a crash must name the same rows by the same token.
+            self.consumer.intend()
             self._keep(records)
             self.consumer.commit()
-        return len(records)
+            self.oldest_waiting = None
+        return records
 
     def _keep(self, records: Sequence[Record]) -> None:
-        parts = [rows_of(record) for record in records]
-        events = [row for part in parts for row in part.events]
-        dead = [row for part in parts for row in part.dead]
-        token = _token(records)
-        if events:
-            self.store.insert("events", COLUMNS, events, token=token)
+        """The store has all of it. While it takes one part, the next is made ready."""
+        self.oldest_waiting = _received_at(records[0])
+        with ThreadPoolExecutor(1, "insert") as beside:
+            waiting: Future[None] | None = None
+            for part in _parts(records):
+                rows = rows_of(part)
+                if waiting:
+                    waiting.result()
+                waiting = beside.submit(self._put, rows, _token(part))
+            if waiting:
+                waiting.result()
+
+    def _put(self, rows: Rows, token: str) -> None:
+        began = time.monotonic()
+        dead = rows.dead + self._insert(rows.events, token)
         if dead:
             self.store.insert("dead_letters", DEAD_COLUMNS, dead, token=token)
-            log.error("%d dead letters in %s: %s", len(dead), token, dead[0][2])
-        self.stored += len(events)
+            log.error("%d dead letters in %s", len(dead), token)
+        self.stored += len(rows.events)
         self.dead += len(dead)
+        self.watch(Batch(len(rows.events), time.monotonic() - began))
+
+    def _insert(self, rows: Sequence[Placed], token: str) -> list[DeadRow]:
+        """All are stored but those that the store will never take, which are given back."""
+        if not rows:
+            return []
+        try:
+            self.store.insert("events", COLUMNS, [placed.row for placed in rows], token=token)
+        except Refused as error:
+            if len(rows) == 1:
+                return [rows[0].dead(error.detail)]
+            half = len(rows) // 2
+            return self._insert(rows[:half], f"{token}<") + self._insert(rows[half:], f"{token}>")
+        return []
 
     def _rewind(self) -> None:
         try:
@@ -92,11 +157,28 @@ class Drain:
             log.warning("rewinding: %s", error)
 
 
-def _token(records: Sequence[Record]) -> str:
-    """Names the batch by its offset ranges, so that a repeated batch is the same insert."""
-    spans: dict[tuple[str, int], tuple[int, int]] = {}
+def _received_at(record: Record) -> datetime | None:
+    try:
+        return unpack(record.value).received_at
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """The same cuts whenever the same batch comes again."""
+    part: list[Record] = []
+    size = 0
     for record in records:
-        place = (record.topic, record.partition)
-        first, _ = spans.get(place, (record.offset, record.offset))
-        spans[place] = (first, record.offset)
-    return ",".join(f"{topic}/{partition}/{a}-{b}" for (topic, partition), (a, b) in spans.items())
+        part.append(record)
+        size += len(record.value)
+        if size >= PART_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _token(records: Sequence[Record]) -> str:
+    """Names the rows, so that an insert that is repeated is the same insert."""
+    first, last = records[0], records[-1]
+    return f"{first.topic}/{first.partition}/{first.offset}-{last.offset}"

@@ -9,6 +9,8 @@ ThumbwheelError
 ├── Forbidden           403
 ├── NotFound            404
 ├── Conflict            409  the change is not allowed now; the text says what to do instead
+├── TooManyRequests     429  the key asks faster than it may; try again after `retry_after_s`
+├── Refused             500  the store will never take these rows, however often they are sent
 └── Unavailable         503  log, store or engine does not answer; try again after `retry_after_s`
 """
 
@@ -69,6 +71,15 @@ class NotFound(ThumbwheelError):
 
 class Conflict(ThumbwheelError):
     status, title = 409, "Not possible now"
+
+
+class TooManyRequests(ThumbwheelError):
+    status, title = 429, "Too many requests"
+    retry_after_s = 1
+
+
+class Refused(ThumbwheelError):
+    status, title = 500, "Refused by the store"
 
 
 class Unavailable(ThumbwheelError):

@@ -108,6 +108,8 @@ Event = Annotated[
     | Fact[Literal["thumbwheel.answer.action.v1"], editor.AnswerAction]
     | Fact[Literal["thumbwheel.feedback.submitted.v1"], editor.FeedbackSubmitted]
     | Fact[Literal["thumbwheel.feedback.withdrawn.v1"], editor.FeedbackWithdrawn]
+    | Fact[Literal["thumbwheel.feedback.shown.v1"], editor.FeedbackShown]
+    | Fact[Literal["thumbwheel.feedback.asked.v1"], server.FeedbackAsked]
     | Fact[Literal["thumbwheel.experiment.exposed.v1"], server.ExperimentExposed]
     | Fact[Literal["thumbwheel.report.filed.v1"], editor.ReportFiled]
     | Fact[Literal["thumbwheel.privacy.redacted.v1"], editor.PrivacyRedacted]
@@ -130,7 +132,11 @@ KNOWN_TYPES: frozenset[str] = frozenset(_EVENT.json_schema()["discriminator"]["m
 
 
 SERVER_TYPES: frozenset[str] = frozenset(
-    {"thumbwheel.completion.finished.v1", "thumbwheel.experiment.exposed.v1"}
+    {
+        "thumbwheel.completion.finished.v1",
+        "thumbwheel.experiment.exposed.v1",
+        "thumbwheel.feedback.asked.v1",
+    }
 )
 
 

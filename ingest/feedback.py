@@ -2,17 +2,18 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
-from sqlalchemy import Column, Engine, Integer, String, Table, delete, insert, select
+from sqlalchemy import Column, Connection, Engine, Integer, String, Table, insert, select, update
 
 from ingest._editor_facts import Target
-from ingest.control import METADATA, writing
-from ingest.errors import BadInput, NotFound
+from ingest.control import METADATA, utc_now, writing
+from ingest.errors import BadInput, Conflict, NotFound, Unavailable
 from ingest.events import SCHEMA_URI, Consent
 from ingest.intake import Intake
 
@@ -25,19 +26,47 @@ _FEEDBACK = Table(
     Column("said", String, nullable=False),
     Column("fact", String),  # null once withdrawn
 )
+_USED_LINKS = Table(
+    "feedback_links_used",
+    METADATA,
+    Column("id", String, primary_key=True),  # of link and rater: no person is named here
+    Column("feedback", String, nullable=False),
+    Column("revision", Integer, nullable=False),
+    Column("said", String, nullable=False),
+    Column("fact", String, nullable=False),
+    Column("at", String, nullable=False),
+)
+
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+Rater = Annotated[str, Field(min_length=1, max_length=800)]
+Comment = Annotated[str, Field(max_length=60_000)]
+Value = (
+    StrictBool
+    | Annotated[StrictInt, Field(ge=-(2**53), le=2**53)]
+    | Annotated[StrictFloat, Field(allow_inf_nan=False)]
+    | Annotated[StrictStr, Field(min_length=1, max_length=1000)]
+)
+
+
+class Rated(Target):
+    """What a rating is of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[str, Field(min_length=1, max_length=800)]
 
 
 class Rating(BaseModel):
-    """What a client sends."""
+    """What a client sends. Its limits keep the fact within the 1 MiB of an event."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    target: Target
-    name: Annotated[str, Field(min_length=1, max_length=200)] = "thumb"
-    value: StrictBool | StrictInt | StrictFloat | StrictStr
-    comment: Annotated[str, Field(max_length=100_000)] | None = None
-    reasons: Annotated[tuple[str, ...], Field(max_length=50)] = ()
-    rater: Annotated[str, Field(min_length=1, max_length=800)] | None = None
+    target: Rated
+    name: Name = "thumb"
+    value: Value
+    comment: Comment | None = None
+    reasons: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=50)] = ()
+    rater: Rater | None = None
     source: Literal["human", "model", "code"] = "human"
     consent: Consent | None = None
     """Defaults to what the rating needs: who types a comment here wants it read."""
@@ -51,36 +80,106 @@ class Given:
     """The id of the fact that says so; its source is SOURCE. None once withdrawn."""
 
 
+class _Word(NamedTuple):
+    rating: Rating
+    rater: str
+    link: str | None
+    given: "Future[Given]"
+
+
 @dataclass(frozen=True)
 class Feedback:
-    """Gives ratings their identity and revision; the facts themselves go through the one door."""
+    """Gives ratings their identity and revision; the facts themselves go through the one door.
+
+    Ratings that come at the same time share a transaction and two fsyncs.
+    """
 
     engine: Engine
     intake: Intake
+    _queue: list[_Word] = field(default_factory=list, init=False)
+    _queueing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def give(self, rating: Rating, *, rater: str) -> Given:
+    def give(self, rating: Rating, *, rater: str, link: str | None = None) -> Given:
         """The rating is durable and is the rater's current one; the same again changes nothing.
 
-        Raises: BadInput for a comment that the stated consent forbids, Unavailable.
+        Through a `link`, which each rater can use once, only the same again is taken again.
+
+        Raises: BadInput for a comment that the stated consent forbids, Conflict for a link that
+            this rater used to say something else, Unavailable.
         """
         if rating.comment and rating.consent == "metrics":
             raise BadInput.of("comment", "is content; needs consent 'code' or 'training'")
-        key = _digest(rater, rating.target.kind, rating.target.id, rating.name)
-        said = _digest(rating.model_dump_json(exclude={"rater"}))
-        with writing(self.engine) as connection:
-            row = connection.execute(select(_FEEDBACK).where(_FEEDBACK.c.id == key)).one_or_none()
-            if row is not None and row.said == said and row.fact is not None:
-                return Given(key, row.revision, row.fact)
-            revision = row.revision + 1 if row else 1
-            # Said is part of the id: after a crash before commit, another value is another fact.
-            fact = f"{key}-{revision}-{said[:8]}"
-            self.intake.take_own(
-                _submitted(rating, rater, fact, revision, row.fact if row else None)
-            )
-            connection.execute(delete(_FEEDBACK).where(_FEEDBACK.c.id == key))
-            connection.execute(
-                insert(_FEEDBACK).values(id=key, revision=revision, said=said, fact=fact)
-            )
+        mine = _Word(rating, rater, link, Future())
+        with self._queueing:
+            self._queue.append(mine)
+            leads = len(self._queue) == 1
+        if leads:
+            # All who come while the words before are being kept wait for this one to take theirs.
+            with self._writing:
+                with self._queueing:
+                    words = self._queue[:]
+                    self._queue.clear()
+                self._keep(words)
+        return mine.given.result()
+
+    def _keep(self, words: Sequence[_Word]) -> None:
+        """Each word has its outcome; those that were taken are durable."""
+        answers: list[Given | Conflict] = []
+        failed = Unavailable("feedback: interrupted")
+        try:
+            with writing(self.engine) as connection:
+                facts: list[Mapping[str, Any]] = []
+                answers = [self._answer(connection, word, facts) for word in words]
+                if facts:
+                    self.intake.take_own(*facts)
+            for word, answer in zip(words, answers, strict=True):
+                if isinstance(answer, Given):
+                    word.given.set_result(answer)
+                else:
+                    word.given.set_exception(answer)
+        except Unavailable as error:
+            failed = error
+        finally:
+            for word in words:
+                if not word.given.done():
+                    word.given.set_exception(failed)
+
+    def _answer(
+        self, connection: Connection, word: _Word, facts: list[Mapping[str, Any]]
+    ) -> Given | Conflict:
+        """What the word comes to; what has to be taken for it is added to `facts`."""
+        said = _digest(word.rating.model_dump_json(exclude={"rater"}))
+        use = _digest(word.link, word.rater) if word.link else None
+        if use:
+            used = connection.execute(
+                select(_USED_LINKS).where(_USED_LINKS.c.id == use)
+            ).one_or_none()
+            if used is not None:
+                same = used.said == said
+                return Given(used.feedback, used.revision, used.fact) if same else _used_up()
+        given = self._revise(connection, word, said, facts)
+        if use:
+            mark = {"id": use, "feedback": given.id, "revision": given.revision, "said": said}
+            connection.execute(insert(_USED_LINKS).values(fact=given.event, at=utc_now(), **mark))
+        return given
+
+    def _revise(
+        self, connection: Connection, word: _Word, said: str, facts: list[Mapping[str, Any]]
+    ) -> Given:
+        rating = word.rating
+        key = _digest(word.rater, rating.target.kind, rating.target.id, rating.name)
+        row = connection.execute(select(_FEEDBACK).where(_FEEDBACK.c.id == key)).one_or_none()
+        if row is not None and row.said == said and row.fact is not None:
+            return Given(key, row.revision, row.fact)
+        revision = row.revision + 1 if row else 1
+        # Said is part of the id: after a crash before commit, another value is another fact.
+        fact = f"{key}-{revision}-{said[:8]}"
+        envelope = self._envelope("submitted", fact, rating.target.id)
+        facts.append(envelope | _submitted(rating, word.rater, revision, row.fact if row else None))
+        state = {"revision": revision, "said": said, "fact": fact}
+        change = update(_FEEDBACK).where(_FEEDBACK.c.id == key) if row else insert(_FEEDBACK)
+        connection.execute(change.values(id=key, **state))
         return Given(key, revision, fact)
 
     def withdraw(self, feedback_id: str) -> Given:
@@ -93,18 +192,37 @@ class Feedback:
                 raise NotFound(f"no feedback {feedback_id}")
             if row.fact is not None:
                 self.intake.take_own(
-                    _envelope("withdrawn", f"{row.fact}-withdrawn", feedback_id)
+                    self._envelope("withdrawn", f"{row.fact}-withdrawn", feedback_id)
                     | {"data": {"supersedes": row.fact}}
                 )
                 connection.execute(
-                    _FEEDBACK.update().where(_FEEDBACK.c.id == feedback_id).values(fact=None)
+                    update(_FEEDBACK).where(_FEEDBACK.c.id == feedback_id).values(fact=None)
                 )
         return Given(feedback_id, row.revision, None)
 
+    def _envelope(self, verb: str, fact: str, subject: str) -> dict[str, Any]:
+        return {
+            "specversion": "1.0",
+            "id": fact,
+            "source": SOURCE,
+            "type": f"thumbwheel.feedback.{verb}.v1",
+            "time": self.intake.now().isoformat(),
+            "subject": subject,
+            "dataschema": SCHEMA_URI,
+            "partitionkey": subject,
+        }
+
+
+def _used_up() -> Conflict:
+    return Conflict(
+        "this rater used this link before and said something else; "
+        "ask for a new link, or change the rating in the editor"
+    )
+
 
 def _submitted(
-    rating: Rating, rater: str, fact: str, revision: int, supersedes: str | None
-) -> Mapping[str, Any]:
+    rating: Rating, rater: str, revision: int, supersedes: str | None
+) -> dict[str, Any]:
     value, label = _score(rating.value)
     data: dict[str, Any] = {
         "target": rating.target.model_dump(),
@@ -118,31 +236,17 @@ def _submitted(
         "revision": revision,
         "supersedes": supersedes,
     }
-    consent = rating.consent or ("code" if rating.comment else "metrics")
-    return _envelope("submitted", fact, rating.target.id) | {
-        "consent": consent,
+    return {
+        "consent": rating.consent or ("code" if rating.comment else "metrics"),
         "data": {name: field for name, field in data.items() if field not in (None, [])},
     }
 
 
-def _score(value: bool | float | str) -> tuple[float | None, str | None]:
+def _score(value: Value) -> tuple[float | None, str | None]:
     """A thumb is 1 or 0 with its label; a word is a label without a number."""
     if isinstance(value, bool):
         return float(value), "up" if value else "down"
     return (None, value) if isinstance(value, str) else (float(value), None)
-
-
-def _envelope(verb: str, fact: str, subject: str) -> dict[str, Any]:
-    return {
-        "specversion": "1.0",
-        "id": fact,
-        "source": SOURCE,
-        "type": f"thumbwheel.feedback.{verb}.v1",
-        "time": datetime.now(UTC).isoformat(),
-        "subject": subject,
-        "dataschema": SCHEMA_URI,
-        "partitionkey": subject,
-    }
 
 
 def _digest(*parts: str) -> str:

@@ -31,12 +31,24 @@ class Consumer(Protocol):
     """One reader of a group. For one thread at a time; a group of a local log has one reader."""
 
     def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
-        """The next records, in order within each partition; empty after `timeout_s` without any.
+        """The next records of one partition, in order; empty after `timeout_s` without any.
 
-        At most `max_records`; the values together stay within `max_bytes`, but for a single record
-        that is larger than that by itself.
+        Partitions take turns, so one that has much holds up no other. At most `max_records`; the
+        values together stay within `max_bytes`, but for a single record that is larger than that
+        by itself. Neither limit splits or extends a batch that `intend` fixed.
 
         Raises: Unavailable; nothing is lost, poll again.
+        """
+
+    def intend(self) -> None:
+        """What was polled since the last commit is one batch of each partition from now on.
+
+        Whoever reads the partition next, after a crash, a rewind or a rebalance, gets exactly its
+        records, no more and no fewer, in the first poll of it. So their first and last offset name
+        the same facts when an insert is repeated. A commit ends it. What is polled after `intend`
+        and before the commit is not part of it.
+
+        Raises: Unavailable; the batch is the earlier one or this one, whichever: rewind.
         """
 
     def commit(self) -> None:
@@ -77,6 +89,17 @@ class Log(Protocol):
         """How many records the group has not committed yet.
 
         Raises: Unavailable.
+        """
+
+    def trim(self, group: str, *, keep_bytes: int = 0) -> int:
+        """Records that the group has committed are gone, oldest first; how many went.
+
+        At most `keep_bytes` of keys and values of committed records remain. Other groups do not
+        get the records either. With 0, no byte of them is left in a local log's files, and no
+        reader gets them from Kafka. Kafka bounds bytes by `retention.bytes` of the topic: there
+        nothing goes unless `keep_bytes` is 0.
+
+        Raises: Unavailable; some may be gone, trim again.
         """
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 
 from ingest._feedback_api import FeedbackApi
 from ingest._operations_api import OperationsApi
+from ingest._upkeep import Upkeep
 from ingest.api import IngestApi
 from ingest.app import Meter
 from ingest.control import open_control, reading
@@ -37,7 +38,7 @@ class Ingest:
         with ExitStack() as stack:
             log = open_log(settings.log)
             stack.callback(log.close)
-            store = Store.open(settings.store)
+            store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
             stack.callback(store.close)
             control = open_control(settings.control)
             stack.callback(control.dispose)
@@ -54,6 +55,11 @@ class Ingest:
             FeedbackApi(Feedback(self.control, self.intake), self.keys).router(),
             OperationsApi(self.keys).router(),
         ]
+
+    def upkeep(self) -> Upkeep:
+        """What runs beside the requests, in a thread of its own."""
+        sole = self.settings.store.startswith("chdb:")
+        return Upkeep(self.log, self.store, self.intake, sole)
 
     def checks(self) -> Mapping[str, Callable[[], object]]:
         """What `/readyz` asks."""

@@ -6,21 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any, Self
 
 import clickhouse_connect
 import clickhouse_connect.common
+import numpy as np
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
 
-from ingest.errors import Unavailable
-from ingest.intake import FactId
+from ingest._known import FactId, Hashes
+from ingest._schema import lifetimes, migrations, on_cluster
+from ingest.errors import Refused, Unavailable
 
 log = logging.getLogger(__name__)
 
-_CODE = re.compile(r"Code: \d+")
+_CODE = re.compile(r"[Cc]ode: (\d+)")
+_NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 321, 349, 675})
+"""Codes of the engine that blame the rows: parse errors, types, ranges, sizes."""
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
+
+
+_INSERT = {
+    "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
+    "distributed_foreground_insert": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+}
 
 
 @contextmanager
@@ -31,7 +41,12 @@ def _boundary(doing: str) -> Iterator[None]:
         # The engine's own words hold the statement; they are for the log, not for a client.
         log.warning("store: %s: %s", doing, error)
         code = _CODE.search(str(error))
-        raise Unavailable(f"store: {doing} failed{f' ({code[0]})' if code else ''}") from error
+        kind = Refused if _blames_rows(error, code) else Unavailable
+        raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
+
+
+def _blames_rows(error: Exception, code: re.Match[str] | None) -> bool:
+    return isinstance(error, DataError) or (code is not None and int(code[1]) in _NEVER)
 
 
 def _exact(value: object) -> object:
@@ -47,16 +62,21 @@ class Store:
 
     _client: Client
     _database: str
+    _cluster: str = ""
 
     @classmethod
-    def open(cls, dsn: str, *, database: str = "thumbwheel") -> Self:
+    def open(
+        cls, dsn: str, *, database: str = "thumbwheel", cluster: str = "", keep: str = ""
+    ) -> Self:
         """Ready for questions, with every migration applied.
 
         Args:
             dsn: `chdb:///folder` (one process per folder) or `clickhouse://user:secret@host:port`.
             database: Its name there; made when missing.
+            cluster: The ClickHouse cluster that holds the tables, replicated and sharded; none if "".
+            keep: How many days facts are kept, by consent, as `Settings.keep` has it.
 
-        Raises: Unavailable; its text never holds the secret of the dsn.
+        Raises: Unavailable; its text never holds the secret of the dsn. BadInput for cluster, keep.
         """
         if not database or set(database) - set(_NAME):
             raise ValueError("database: use a-z, 0-9 and _")
@@ -64,11 +84,13 @@ class Store:
         clickhouse_connect.common.set_setting("autogenerate_session_id", False)
         with _boundary("opening"):
             admin = clickhouse_connect.get_client(dsn=dsn)
-            admin.command(f"CREATE DATABASE IF NOT EXISTS {database}")
+            where = f" ON CLUSTER {cluster}" if cluster else ""
+            admin.command(f"CREATE DATABASE IF NOT EXISTS {database}{where}")
             admin.close()
             client = clickhouse_connect.get_client(dsn=dsn, database=database)
-        store = cls(client, database)
+        store = cls(client, database, cluster)
         store.migrate()
+        store.keep(keep)
         return store
 
     def migrate(self) -> None:
@@ -79,21 +101,41 @@ class Store:
                 "ENGINE = MergeTree ORDER BY name"
             )
             done = {row[0] for row in self._client.query("SELECT name FROM migrations").result_rows}
-            folder = files("ingest") / "migrations"
-            for file in sorted(folder.iterdir(), key=lambda file: file.name):
-                if file.name.endswith(".sql") and file.name not in done:
-                    for statement in file.read_text().split(";\n"):
-                        if statement.strip():
-                            self._client.command(statement)
-                    self._client.insert("migrations", [[file.name]], column_names=["name"])
+            for name, statements in migrations():
+                if name not in done:
+                    for statement in statements:
+                        self._run(statement)
+                    self._client.insert("migrations", [[name]], column_names=["name"])
+
+    def keep(self, keep: str) -> None:
+        """Facts go when the days of their consent are over. Raises: BadInput, Unavailable."""
+        wanted = lifetimes(keep)
+        with _boundary("setting how long facts are kept"):
+            for table in ("events", "pointers"):
+                had = self._client.command(f"SHOW CREATE TABLE {table}")
+                if wanted:
+                    self._run(f"ALTER TABLE {table} MODIFY TTL {wanted}")
+                elif "\\nTTL " in str(had):
+                    self._run(f"ALTER TABLE {table} REMOVE TTL")
+
+    def _run(self, statement: str) -> None:
+        for each in on_cluster(statement, self._cluster):
+            self._client.command(each)
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
     ) -> None:
-        """The rows are stored; the same token again inserts nothing. Raises: Unavailable."""
+        """The rows are stored; the same token again inserts nothing.
+
+        Raises: Unavailable; Refused when it is the rows that the store cannot take.
+        """
         with _boundary(f"inserting into {table}"):
             self._client.insert(
-                table, rows, column_names=columns, settings={"insert_deduplication_token": token}
+                table,
+                list(zip(*rows, strict=True)),
+                column_names=columns,
+                column_oriented=True,
+                settings=_INSERT | {"insert_deduplication_token": token},
             )
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
@@ -104,9 +146,10 @@ class Store:
 
     def command(self, sql: str, **parameters: object) -> None:
         """The statement has been carried out, mutations included. Raises: Unavailable."""
+        bound = {name: _exact(value) for name, value in parameters.items()}
         with _boundary("changing"):
-            bound = {name: _exact(value) for name, value in parameters.items()}
-            self._client.command(sql, parameters=bound, settings={"mutations_sync": 2})
+            for each in on_cluster(sql, self._cluster):
+                self._client.command(each, parameters=bound, settings={"mutations_sync": 2})
 
     def known(self, ids: Sequence[FactId]) -> set[FactId]:
         """Which of these facts are stored."""
@@ -125,6 +168,17 @@ class Store:
             ids=[fact.id for fact in ids],
         )
         return {FactId(row["source"], row["id"]): row["n"] for row in rows}
+
+    def hashes(self) -> Iterator[Hashes]:
+        """Of all facts, block by block, as `Known` wants them. Raises: Unavailable."""
+        sql = (
+            "SELECT reinterpretAsUInt64(substring(hash, 1, 8)), "
+            "reinterpretAsUInt64(substring(hash, 9, 8)) FROM "
+            "(SELECT murmurHash3_128(concat(source, char(0), id)) AS hash FROM events)"
+        )
+        with _boundary("reading"), self._client.query_np_stream(sql) as blocks:
+            for block in blocks:
+                yield np.asarray(block, dtype=np.uint64)
 
     def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:
         """Stored facts with this id: one, unless several sources chose the same id."""

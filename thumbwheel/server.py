@@ -110,13 +110,20 @@ class Server:
     def _lifespan(self, http: httpx.AsyncClient):  # type: ignore[no-untyped-def]  # noqa: ANN202
         @asynccontextmanager
         async def alive(_app: FastAPI) -> AsyncIterator[None]:
-            thread = threading.Thread(target=self.drain.run, name="drain")
-            thread.start()
+            upkeep = self.ingest.upkeep()
+            beside = [
+                threading.Thread(target=self.drain.run, name="drain"),
+                threading.Thread(target=upkeep.run, name="upkeep"),
+            ]
+            for thread in beside:
+                thread.start()
             try:
                 yield
             finally:
                 self.drain.stop.set()
-                thread.join()
+                upkeep.stop.set()
+                for thread in beside:
+                    thread.join()
                 await http.aclose()
 
         return alive

@@ -109,6 +109,9 @@ class _FullLog:
     def lag(self, group: str) -> int:
         raise Unavailable(group)
 
+    def trim(self, group: str, *, keep_bytes: int = 0) -> int:
+        raise Unavailable(f"{group} {keep_bytes}")
+
     def close(self) -> None:
         pass
 

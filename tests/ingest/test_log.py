@@ -1,23 +1,18 @@
 """One suite for every log: what the protocol promises holds on each of them."""
 
-import gc
-import logging
 import random
-import signal
 import threading
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 
 from ingest.errors import BadInput, TooLarge, Unavailable
-from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Log, Record, open_log, position
-from tests.ingest.brokers import Broker, append_singly
+from ingest.log import MAX_ENTRY_BYTES, Entry, Log, Record, open_log, position
+from tests.ingest.brokers import append_singly
+from tests.ingest.logs import GROUP, by_key, read, reading
 
-GROUP = "store"
 ABC = [Entry("a", b"1"), Entry("b", b"2"), Entry("a", b"3")]
 
 
@@ -26,32 +21,6 @@ def log(log_url: str) -> Iterator[Log]:
     opened = open_log(log_url)
     yield opened
     opened.close()
-
-
-@contextmanager
-def reading(log: Log, group: str = GROUP) -> Iterator[Consumer]:
-    consumer = log.consumer(group)
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def read(consumer: Consumer, count: int, *, within_s: float = 30) -> list[Record]:
-    """At least `count` records, and what comes in the half second after them."""
-    records: list[Record] = []
-    deadline = time.monotonic() + within_s
-    while len(records) < count and time.monotonic() < deadline:
-        records += consumer.poll(max_records=500, max_bytes=1 << 24, timeout_s=1)
-    assert len(records) >= count, f"{len(records)} of {count} within {within_s} s"
-    return records + consumer.poll(max_records=500, max_bytes=1 << 24, timeout_s=0.5)
-
-
-def by_key(records: Sequence[Record]) -> dict[str, list[bytes]]:
-    values = defaultdict(list)
-    for record in records:
-        values[record.key].append(record.value)
-    return dict(values)
 
 
 def test_what_was_appended_is_read_in_order_of_each_key(log: Log) -> None:
@@ -234,65 +203,3 @@ def test_a_url_of_no_log_is_named(url: str) -> None:
     with pytest.raises(BadInput, match="kafka://") as refused:
         open_log(url)
     assert f'"{url}"' in refused.value.detail
-
-
-def until(action: Callable[[], object], *, within_s: float) -> None:
-    """`action` does not answer Unavailable any more."""
-    deadline = time.monotonic() + within_s
-    while True:
-        try:
-            action()
-        except Unavailable:
-            assert time.monotonic() < deadline, f"still away after {within_s} s"
-            time.sleep(0.2)
-        else:
-            return
-
-
-@pytest.fixture
-def collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """kafka-python 3.0.12 leaves the closing of refused sockets to the garbage collector.
-
-    Captured lines of its log would hold them until after the test.
-    """
-    caplog.set_level(logging.CRITICAL, logger="kafka")
-    yield
-    gc.collect()
-
-
-@pytest.mark.usefixtures("collected")
-@pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-def test_the_log_goes_on_after_its_broker_was_killed_and_has_all_that_was_acknowledged(
-    kafka_broker: Broker,
-) -> None:
-    log = open_log(f"kafka://{kafka_broker.server}/killed-{time.time_ns()}")
-    sent = Counter[str]()
-
-    def append() -> None:
-        name = f"{sent.total()}"
-        sent[name] += 1
-        acknowledged.append(log.append([Entry("a", name.encode())]))
-        kept.append(name)
-
-    acknowledged: list[str] = []
-    kept: list[str] = []
-    for _ in range(50):
-        append()
-    kafka_broker.stop(signal.SIGKILL)
-    began = time.monotonic()
-    with pytest.raises(Unavailable):
-        append()
-    with pytest.raises(Unavailable):
-        log.lag(GROUP)
-    assert time.monotonic() - began < 40
-    kafka_broker.start()
-    until(append, within_s=60)
-    for _ in range(50):
-        append()
-    until(lambda: log.lag(GROUP), within_s=60)
-    with reading(log) as consumer:
-        records = [record for record in read(consumer, len(kept)) if record.value.decode() in kept]
-    assert [record.value.decode() for record in records] == kept
-    assert [position(record) for record in records] == acknowledged
-    log.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ingest.intake import unpack
+from ingest._packed import unpack
 from ingest.log import open_log
 from thumbwheel.client import Api
 from thumbwheel.demo import EXPERIMENT, audit, set_up, wait_until_stored
@@ -100,7 +100,7 @@ def _facts(log_file: Path) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
     while records := consumer.poll(max_records=1000, max_bytes=1 << 26, timeout_s=0.1):
         facts += [
-            json.loads(fact.text) for record in records for fact in unpack(record.value).facts
+            json.loads(fact.text) for record in records for fact in unpack(record.value).facts()
         ]
         consumer.commit()
     consumer.close()

@@ -1,0 +1,56 @@
+"""What a server does beside its requests, so that nothing grows without end."""
+
+import logging
+import threading
+from dataclasses import dataclass, field
+
+from ingest._known import Known
+from ingest.drain import GROUP
+from ingest.errors import Unavailable
+from ingest.intake import Intake
+from ingest.log import Log
+from ingest.store import Store
+
+logger = logging.getLogger(__name__)
+
+KEEP_BYTES = 1 << 30
+"""Of log records that are stored already: enough to fill a new store with the last days."""
+_EVERY_S = 60.0
+
+
+@dataclass
+class Upkeep:
+    """Runs in a thread of its own until `stop` is set."""
+
+    log: Log
+    store: Store
+    intake: Intake
+    sole: bool
+    """Nobody else fills this store, so its facts can be known here in memory."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while True:
+            try:
+                self.turn()
+            except Unavailable as error:
+                logger.warning("upkeep waits: %s", error.detail)
+            if self.stop.wait(_EVERY_S):
+                return
+
+    def turn(self) -> None:
+        """The log is within bounds, and the door knows what the store has. Raises: Unavailable."""
+        known = self.intake.stored
+        if self.sole and (known is None or not known.complete or known.count > known.capacity):
+            self._learn()
+        self.log.trim(GROUP, keep_bytes=KEEP_BYTES)
+
+    def _learn(self) -> None:
+        count = int(self.store.rows("SELECT count() AS n FROM events")[0]["n"])
+        # What the door forgets from now on is added to it as well.
+        known = self.intake.stored = Known(count)
+        for hashes in self.store.hashes():
+            known.add_hashes(hashes)
+            if self.stop.is_set():
+                return
+        known.complete = True
