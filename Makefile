@@ -28,7 +28,7 @@ proof: setup
 	@$(BIN)/python -m pytest -m slow -s
 
 bench: setup
-	@$(BIN)/python -m benchmarks.intake
+	@$(BIN)/python -m benchmarks.ingest
 
 # Exact versions for every platform and Python from 3.11 on; needs uv.
 lock:

@@ -1,5 +1,6 @@
 """The servers that are measured, each in a process of its own: `python -m benchmarks.doors KIND FOLDER PORT`."""
 
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 
-from ingest.app import create_app
+from ingest.app import create_app, settle
 from ingest.control import open_control
 from ingest.intake import FactId
 from ingest.keys import SCOPES
@@ -57,7 +58,27 @@ def serve(kind: str, folder: Path, port: int) -> None:
     room.upkeep().turn()
     (folder / "key").write_text(room.keys.create(SCOPES)[1])
     app = create_app("bench", room.routers(), ready={})
+    settle()
     uvicorn.run(app, port=port, log_level="error", access_log=False)
+
+
+@contextmanager
+def whole_server(data: Path, **environment: str) -> Iterator["Door"]:
+    """`thumbwheel up` with its drain, as a user starts it."""
+    port = free_port()
+    command = [sys.executable, "-m", "thumbwheel", "up", "--data", str(data), "--port", str(port)]
+    process = subprocess.Popen(
+        command,
+        env=dict(os.environ) | {"THUMBWHEEL_RATE": "1000000"} | environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/readyz")
+        yield Door(port, (data / "key").read_text().strip(), process)
+    finally:
+        process.terminate()
+        process.wait()
 
 
 @dataclass(frozen=True)

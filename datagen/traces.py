@@ -120,7 +120,8 @@ def answers(store: Store, chosen: Filter) -> Iterator[Answer]:
     for start in range(0, len(names), _PAGE):
         rows = store.rows(_FACTS, conversations=names[start : start + _PAGE])
         for _, facts in groupby(rows, key=itemgetter("conversation")):
-            yield from filter(chosen.lets_through, _of_conversation(facts))
+            whole = (fact | {"body": store.restore(fact["body"])} for fact in facts)
+            yield from filter(chosen.lets_through, _of_conversation(whole))
 
 
 def _of_conversation(facts: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
@@ -150,7 +151,7 @@ def _rebuild(facts: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
     history: list[dict[str, Any]] = []
     seen: list[str] = []
     for fact in facts:
-        data = read_one(fact["body"].encode()).value.get("data") or {}
+        data = read_one(fact["body"].encode()).clean.get("data") or {}
         kind = fact["type"]
         if kind == "thumbwheel.completion.finished.v1":
             prompt = _messages(data.get("gen_ai.input.messages"))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Engine
 
-from ingest._audit import SERVER, Audit
+from ingest._audit import SERVER
 from ingest._erasure_proof import Place, Search, inactive_parts, report
 from ingest._erasures import Book, Job, Marked, Stage
 from ingest._known import FactId
@@ -92,10 +92,7 @@ class Erasures:
         """Durably asked for; `start` or `resume` carries it out. While it runs, the same user again
         is the same erasure. Raises: Unavailable.
         """
-        erasure, new = self._book.begin(user, self.now())
-        if new:
-            Audit(self.control).note("user.erase", erasure, key_id=by)
-        return erasure
+        return self._book.begin(user, self.now(), by=by)
 
     def state(self, erasure: str) -> dict[str, Any]:
         """How far it is, and its proof. Raises: NotFound, Unavailable."""

@@ -23,6 +23,7 @@ from sqlalchemy import (
 )
 
 from ingest import feedback
+from ingest._audit import Audit
 from ingest.control import METADATA, reading, utc_now, writing
 from ingest.errors import NotFound
 
@@ -87,8 +88,8 @@ class Book:
 
     engine: Engine
 
-    def begin(self, name: str, until: datetime) -> tuple[str, bool]:
-        """(id, whether it is new): the same person again, while it runs, is the same erasure."""
+    def begin(self, name: str, until: datetime, *, by: str) -> str:
+        """Its id: the same person again, while it runs, is the same erasure."""
         with writing(self.engine) as connection:
             salt = connection.execute(select(_ERASURES.c.salt).limit(1)).scalar()
             salt = salt or secrets.token_hex(16)
@@ -97,7 +98,7 @@ class Book:
                 _ERASURES.c.digest == digest, _ERASURES.c.state == "running"
             )
             if running := connection.execute(same).scalar():
-                return running, False
+                return str(running)
             erasure = secrets.token_hex(8)
             connection.execute(
                 insert(_ERASURES).values(
@@ -112,7 +113,8 @@ class Book:
                     derived="{}",
                 )
             )
-        return erasure, True
+            Audit(self.engine).note("user.erase", erasure, key_id=by, within=connection)
+        return erasure
 
     def next(self) -> Job | None:
         """The oldest erasure that is not done."""

@@ -97,8 +97,8 @@ class Listing:
     def page(self, wanted: Wanted, *, after: str, limit: int) -> Page:
         """The facts that follow a cursor; "" is before the first, END after the last of now.
 
-        At most `limit`, and fewer where they are large. A fact that was sent twice may come twice,
-        until the store has merged its rows.
+        At most `limit`, and fewer where they are large; values kept as blobs are references here.
+        A fact that was sent twice may come twice, until the store has merged its rows.
 
         Raises: BadInput for a cursor that is none, Unavailable.
         """

@@ -9,48 +9,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from ingest._local_file import Progress, connect, excess, prepare, rewrite, sqlite_wall
 from ingest.errors import TooLarge, Unavailable
 from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Record, position
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS records (
-    offset INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, value BLOB NOT NULL
-);
-CREATE TABLE IF NOT EXISTS offsets (
-    grp TEXT PRIMARY KEY, offset INTEGER NOT NULL, intended INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-"""
-_LOCKED_S = 2.0
-"""How long a write waits for another program that holds the file, a backup for instance."""
-_CHUNK_BYTES = 8 * 1024 * 1024
-"""What is trimmed in one transaction: appends wait for no more than that."""
 _YIELD_S = 0.002
-"""Between two chunks, or the lock would go straight back to who has just let it go."""
-
-
-@contextmanager
-def _sqlite_wall(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise Unavailable(f"{doing}: {error}") from error
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    """A connection for any thread, one at a time; transactions are begun by hand."""
-    return sqlite3.connect(path, timeout=_LOCKED_S, isolation_level=None, check_same_thread=False)
+"""Between two chunks of a trim, or the lock would go straight back to who has just let it go."""
 
 
 class _Append(NamedTuple):
     entries: Sequence[Entry]
     outcome: "Future[str]"
-
-
-class _Progress(NamedTuple):
-    """Last offsets: of what the group has done, and of the batch that it intends after that."""
-
-    committed: int = 0
-    intended: int = 0
 
 
 class LocalLog:
@@ -76,10 +45,10 @@ class LocalLog:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Unavailable(f"open the log {path}: {error}") from error
-        with _sqlite_wall(f"open the log {path}"):
-            connection = _connect(str(file))
+        with sqlite_wall(f"open the log {path}"):
+            connection = connect(str(file))
             try:
-                last = _prepare(connection)
+                last = prepare(connection)
             except sqlite3.Error:
                 connection.close()
                 raise
@@ -93,11 +62,12 @@ class LocalLog:
                 raise TooLarge(f"{len(entry.value)} bytes; a record holds {MAX_ENTRY_BYTES}")
         mine = _Append(entries, Future())
         with self._queueing:
+            leads = not self._queue
             self._queue.append(mine)
-        # Whoever gets here next writes all that queued up during the write before. Those who
-        # waited for that find their own done, and have paid for no fsync.
-        with self._writing:
-            if not mine.outcome.done():
+        # The first to queue up during a write does the next one, for all who came after it. They
+        # wait for their own outcome only: a lock would wake them one by one, for a write of two.
+        if leads:
+            with self._writing:
                 with self._queueing:
                     queue, self._queue = self._queue, []
                 self._write(queue)
@@ -141,75 +111,49 @@ class LocalLog:
         return last
 
     def consumer(self, group: str) -> Consumer:
-        with _sqlite_wall("open the log for reading"):
-            return _LocalConsumer(self, group, _connect(self._path))
+        with sqlite_wall("open the log for reading"):
+            return _LocalConsumer(self, group, connect(self._path))
 
     def lag(self, group: str) -> int:
         sql = "SELECT min(offset) FROM records"
-        with self._writing, _sqlite_wall("measure the log"):
+        with self._writing, sqlite_wall("measure the log"):
             first = self._connection.execute(sql).fetchone()[0]
             return (
                 self._last + 1 - max(self._progress(group).committed + 1, first or self._last + 1)
             )
 
     def trim(self, group: str, *, keep_bytes: int = 0) -> int:
+        committed = self.progress(group).committed
+        with sqlite_wall("trim the log"), closing(connect(self._path)) as reading:
+            chunks = excess(reading, committed, keep_bytes)
         gone = 0
-        for last in self._chunks(self.progress(group).committed, keep_bytes):
+        for last in chunks:
             sql = "DELETE FROM records WHERE offset <= ?"
-            with self._writing, _sqlite_wall("trim the log"), self._transaction():
+            with self._writing, sqlite_wall("trim the log"), self._transaction():
                 gone += self._connection.execute(sql, (last,)).rowcount
             time.sleep(_YIELD_S)
         if keep_bytes == 0:
-            self._rewrite()
+            with self._writing, sqlite_wall("trim the log"):
+                rewrite(self._connection)
         return gone
 
-    def _chunks(self, committed: int, keep_bytes: int) -> list[int]:
-        """The last offset of each chunk that goes. Reading holds up no append."""
-        sizes = "SELECT offset, length(key) + length(value) FROM records WHERE offset <= ?"
-        with _sqlite_wall("trim the log"), closing(_connect(self._path)) as reading:
-            found = reading.execute(sizes + " ORDER BY offset", (committed,)).fetchall()
-        excess = sum(size for _, size in found) - keep_bytes
-        chunks: list[int] = []
-        chunk = 0
-        for offset, size in found:
-            if excess <= 0 < keep_bytes:
-                break
-            excess -= size
-            chunk += size
-            if not chunks or chunk > _CHUNK_BYTES:
-                chunks.append(offset)
-                chunk = size
-            chunks[-1] = offset
-        return chunks
-
-    def _rewrite(self) -> None:
-        """Only what is in the log is in its files.
-
-        A page keeps copies of rows that SQLite moved to a neighbour, and the WAL has every page.
-        """
-        with self._writing, _sqlite_wall("trim the log"):
-            self._connection.execute("VACUUM")
-            busy = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if busy:
-            raise Unavailable("trim the log: another program reads the file")
-
     def close(self) -> None:
-        with self._writing, _sqlite_wall("close the log"):
+        with self._writing, sqlite_wall("close the log"):
             self._connection.close()
 
-    def progress(self, group: str) -> _Progress:
-        with self._writing, _sqlite_wall("read the log"):
+    def progress(self, group: str) -> Progress:
+        with self._writing, sqlite_wall("read the log"):
             return self._progress(group)
 
-    def _progress(self, group: str) -> _Progress:
+    def _progress(self, group: str) -> Progress:
         sql = "SELECT offset, intended FROM offsets WHERE grp = ?"
         row = self._connection.execute(sql, (group,)).fetchone()
-        return _Progress(*row) if row else _Progress()
+        return Progress(*row) if row else Progress()
 
-    def note(self, group: str, progress: _Progress) -> None:
+    def note(self, group: str, progress: Progress) -> None:
         """Durable is how far the group is."""
         sql = "REPLACE INTO offsets (grp, offset, intended) VALUES (?, ?, ?)"
-        with self._writing, _sqlite_wall("commit to the log"), self._transaction():
+        with self._writing, sqlite_wall("commit to the log"), self._transaction():
             self._connection.execute(sql, (group, *progress))
 
     def wait_beyond(self, offset: int, timeout_s: float) -> int:
@@ -217,25 +161,6 @@ class LocalLog:
         with self._appended:
             beyond = self._appended.wait_for(lambda: self._last > offset, timeout_s)
             return self._last if beyond else 0
-
-
-def _prepare(connection: sqlite3.Connection) -> int:
-    """The tables are there and every commit waits for the disk. Gives the last offset in use."""
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    # On macOS fsync leaves data in the drive's cache; elsewhere this does nothing.
-    connection.execute("PRAGMA fullfsync = ON")
-    # Values are tens of kB: at the usual 4 MB every hundredth append would pay for a checkpoint.
-    connection.execute("PRAGMA wal_autocheckpoint = 8000")
-    connection.execute("PRAGMA journal_size_limit = 67108864")
-    # What is trimmed is overwritten, not only let go of.
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.executescript(_SCHEMA)
-    if len(connection.execute("PRAGMA table_info(offsets)").fetchall()) == 2:
-        # A file from before batches were intended.
-        connection.execute("ALTER TABLE offsets ADD COLUMN intended INTEGER NOT NULL DEFAULT 0")
-    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'records'").fetchone()
-    return int(row[0]) if row else 0
 
 
 class _LocalConsumer:
@@ -270,7 +195,7 @@ class _LocalConsumer:
         )
         # An open cursor would keep the file from shrinking.
         with (
-            _sqlite_wall("read the log"),
+            sqlite_wall("read the log"),
             closing(self._connection.execute(sql, (self._polled, last, max_records))) as rows,
         ):
             for offset, key, value in rows:
@@ -285,9 +210,9 @@ class _LocalConsumer:
         self._note(self._progress._replace(intended=self._polled))
 
     def commit(self) -> None:
-        self._note(_Progress(committed=self._polled))
+        self._note(Progress(committed=self._polled))
 
-    def _note(self, progress: _Progress) -> None:
+    def _note(self, progress: Progress) -> None:
         if self._polled != self._progress.committed:
             self._log.note(self._group, progress)
             self._progress = progress
@@ -296,5 +221,5 @@ class _LocalConsumer:
         self._polled = self._progress.committed
 
     def close(self) -> None:
-        with _sqlite_wall("close the log"):
+        with sqlite_wall("close the log"):
             self._connection.close()

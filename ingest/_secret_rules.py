@@ -151,7 +151,7 @@ _ESCAPED = r"\\/|\\u00[2-7]"
 CLUE = "|".join([*(form.clue for form in (*SURE, *GUESSED) if form.clue), _ASSIGNED, _ESCAPED])
 """Finds every JSON text that may hold a secret, and few others."""
 PLACEHOLDER = (
-    r"(?i)<|\$\{|\{\{|\{[a-z_.]+\}|%[(s{]|\*{3}|x{5}|\.{3}|\A\[redacted|environ|getenv|process\.env"
+    r"(?i)<|\$\{|\{\{|\{[a-z_.]+\}|%[(s{]|\*{3}|x{5}|\.{3}|\A\[redacted|environ|get_?env|process\.env"
     r"|(?:\A|[^a-z])(?:your|my|example|sample|dummy|fake|placeholder|changeme|insert|todo)(?:[^a-z]|\z)"
 )
 EMPTY_FORM = r"(?i:[_-]your[_-]|EXAMPLE\z|(?:x{6}|0{12}|\*{3}))"

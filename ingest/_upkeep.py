@@ -2,8 +2,11 @@
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ingest._blobs import Blobs
 from ingest._known import Known
 from ingest.drain import GROUP
 from ingest.errors import Unavailable
@@ -16,6 +19,7 @@ logger = logging.getLogger(__name__)
 KEEP_BYTES = 1 << 30
 """Of log records that are stored already: enough to fill a new store with the last days."""
 _EVERY_S = 60.0
+_SWEEP_EVERY_S = 86_400.0
 
 
 @dataclass
@@ -25,9 +29,12 @@ class Upkeep:
     log: Log
     store: Store
     intake: Intake
+    blobs: Blobs
     sole: bool
     """Nobody else fills this store, so its facts can be known here in memory."""
+    now: Callable[[], float] = time.monotonic
     stop: threading.Event = field(default_factory=threading.Event)
+    _sweep_at: float = field(default=0.0, init=False)
 
     def run(self) -> None:
         while True:
@@ -44,6 +51,10 @@ class Upkeep:
         if self.sole and (known is None or not known.complete or known.count > known.capacity):
             self._learn()
         self.log.trim(GROUP, keep_bytes=KEEP_BYTES)
+        if self.now() >= self._sweep_at and self.log.lag(GROUP) == 0:
+            # With lag, what waits in the log would be unknown to the store and lose its blobs.
+            self.blobs.sweep(self.store.known)
+            self._sweep_at = self.now() + _SWEEP_EVERY_S
 
     def _learn(self) -> None:
         count = int(self.store.rows("SELECT count() AS n FROM events")[0]["n"])

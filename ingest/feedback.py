@@ -220,9 +220,7 @@ def _used_up() -> Conflict:
     )
 
 
-def _submitted(
-    rating: Rating, rater: str, revision: int, supersedes: str | None
-) -> dict[str, Any]:
+def _submitted(rating: Rating, rater: str, revision: int, supersedes: str | None) -> dict[str, Any]:
     value, label = _score(rating.value)
     data: dict[str, Any] = {
         "target": rating.target.model_dump(),

@@ -48,6 +48,8 @@ class Intake:
     refine: Callable[[Sequence[Raw]], Sequence[Raw]] = lambda batch: batch
     """What is kept instead of what was sent, in the same order: redacted, pseudonymous, with large
     values elsewhere. One that it gives a `problem` is rejected for that."""
+    known_as: Callable[[str], str] = lambda source: source
+    """The source under which a fact is kept, where `refine` changes it."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     counts: Counter[str] = field(default_factory=Counter, init=False)
     """Events by status since the process started."""
@@ -73,7 +75,7 @@ class Intake:
 
         Raises: Unavailable when the log did not take them; then nothing of the batch was taken.
         """
-        judged = [judge(raw, trusted=trusted) for raw in batch]
+        judged = [self._judge(raw, trusted) for raw in batch]
         known = self._known([each for each in judged if isinstance(each, FactId)], look_up)
         fresh: dict[FactId, Raw] = {}
         for each, raw in zip(judged, batch, strict=True):
@@ -113,6 +115,12 @@ class Intake:
             for record in records:
                 self._remember(_identities(record.value))
         consumer.rewind()
+
+    def _judge(self, raw: Raw, trusted: bool) -> FactId | Verdict:
+        found = judge(raw, trusted=trusted)
+        if isinstance(found, Verdict):
+            return found
+        return FactId(self.known_as(found.source), found.id)
 
     def _keep(
         self, fresh: Mapping[FactId, Raw], sent_at: datetime | None

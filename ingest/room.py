@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
+from ingest._blobs import Blobs
 from ingest._feedback_api import FeedbackApi
 from ingest._operations_api import OperationsApi
+from ingest._pseudonyms import Pseudonyms
+from ingest._refine import Refine
+from ingest._secrets import Secrets
 from ingest._upkeep import Upkeep
 from ingest.api import IngestApi
 from ingest.app import Meter
@@ -29,6 +33,7 @@ class Ingest:
     store: Store
     control: Engine
     keys: Keys
+    refine: Refine
     intake: Intake
 
     @classmethod
@@ -46,8 +51,12 @@ class Ingest:
 
     @classmethod
     def of(cls, settings: Settings, log: Log, store: Store, control: Engine) -> "Ingest":
-        """The room on parts that are open already."""
-        return cls(settings, log, store, control, Keys(control), Intake(log, store))
+        """The room on parts that are open already. Raises: BadInput, Unavailable."""
+        pseudonyms = Pseudonyms.open(settings.pseudonyms, data=settings.data)
+        refine = Refine(pseudonyms, Secrets(), Blobs.open(settings.blobs))
+        store.restore = refine.blobs.restore
+        intake = Intake(log, store, refine, pseudonyms.of_source)
+        return cls(settings, log, store, control, Keys(control), refine, intake)
 
     def routers(self) -> list[APIRouter]:
         return [
@@ -59,7 +68,7 @@ class Ingest:
     def upkeep(self) -> Upkeep:
         """What runs beside the requests, in a thread of its own."""
         sole = self.settings.store.startswith("chdb:")
-        return Upkeep(self.log, self.store, self.intake, sole)
+        return Upkeep(self.log, self.store, self.intake, self.refine.blobs, sole)
 
     def checks(self) -> Mapping[str, Callable[[], object]]:
         """What `/readyz` asks."""

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,6 +63,8 @@ class Store:
     _client: Client
     _database: str
     _cluster: str = ""
+    restore: Callable[[str], str] = str
+    """An event's text with the large values that are kept elsewhere in their places."""
 
     @classmethod
     def open(
@@ -182,15 +184,14 @@ class Store:
 
     def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:
         """Stored facts with this id: one, unless several sources chose the same id."""
-        return list(
-            self.rows(
-                "SELECT source, received_at, sent_at, clock, position, if(raw = '', body, raw) AS text "
-                "FROM events FINAL WHERE id = {id:String} "
-                "AND ({source:String} = '' OR source = {source:String}) LIMIT 2",
-                id=id,
-                source=source or "",
-            )
+        found = self.rows(
+            "SELECT source, received_at, sent_at, clock, position, if(raw = '', body, raw) AS text "
+            "FROM events FINAL WHERE id = {id:String} "
+            "AND ({source:String} = '' OR source = {source:String}) LIMIT 2",
+            id=id,
+            source=source or "",
         )
+        return [row | {"text": self.restore(row["text"])} for row in found]
 
     def drop(self) -> None:
         """The database and every fact in it are gone, and the store is closed."""

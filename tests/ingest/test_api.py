@@ -28,6 +28,17 @@ def test_a_fact_comes_back_as_stored_with_when_and_where(running: Running) -> No
     assert stored["received_at"].endswith("+00:00")
 
 
+def test_a_value_over_one_mebibyte_is_kept_apart_and_comes_back_in_its_place(
+    running: Running,
+) -> None:
+    event = fact(consent="code", data={"turn.id": "t", "prompt": "\ud83d" + "é" * (2 << 20)})
+    text = json.dumps(event, indent=1)
+    assert post(running, f"[{text}]".encode()).json()["accepted"] == 1
+    running.until_stored()
+    stored = running.http.get(f"/v1/events/{event['id']}").text
+    assert stored.startswith(text.rstrip()[:-1])
+
+
 def test_a_fact_is_404_until_it_is_there_and_409_when_two_sources_share_its_id(
     running: Running,
 ) -> None:

@@ -81,8 +81,8 @@ def test_one_outbox_delivered_out_of_order_ends_with_its_last_sequence(
     store: Store, say: Say
 ) -> None:
     words = [word(number % 2, sequence=number) for number in range(1, 8)]
-    for number in (7, 3, 5, 1, 6, 2, 4):
-        say(words[number - 1], at=NOON + hours(10 - number))
+    for hour, number in enumerate((7, 3, 5, 1, 6, 2, 4)):
+        say(words[number - 1], at=NOON + hours(hour))
     assert now_says(store) == [("ann", 1.0)]
     say(word(0, sequence=2, data={"revision": 2}), at=NOON)
     assert now_says(store) == [("ann", 0.0)]

@@ -70,7 +70,8 @@ def test_names_that_join_facts_must_be_whole_characters(intake: Intake) -> None:
 def test_an_event_over_one_mebibyte_is_refused_by_name_its_neighbours_are_not(
     intake: Intake,
 ) -> None:
-    big = fact(consent="code", data={"turn.id": "t", "prompt": "x" * (1 << 20)})
+    values = {"prompt": "x" * 600_000, "notes": "y" * 600_000}
+    big = fact(consent="code", data={"turn.id": "t"} | values)
     receipt = take(intake, fact(), big, fact())
     assert [v.status for v in receipt.results] == ["accepted", "rejected", "accepted"]
     assert receipt.results[1].reason is not None

@@ -29,12 +29,12 @@ def numbers(records: list[Record]) -> list[int]:
 
 def test_the_records_of_one_poll_are_of_one_partition(log: Log) -> None:
     log.append([Entry(f"{n % 40}", b"%d" % n) for n in range(400)])
-    found = []
+    found: list[list[Record]] = []
     with reading(log) as consumer:
-        while sum(map(len, found)) < 400:
+        while sum(len(records) for records in found) < 400:
             found.append(poll(consumer, max_records=30))
     assert all(len({record.partition for record in records}) == 1 for records in found)
-    places = defaultdict(list)
+    places: dict[int, list[int]] = defaultdict(list)
     for records in found:
         places[records[0].partition] += [record.offset for record in records]
     assert all(offsets == sorted(set(offsets)) for offsets in places.values())
@@ -109,7 +109,7 @@ def test_intending_anew_replaces_the_batch(log: Log) -> None:
 def test_what_several_polls_brought_is_one_batch_of_each_partition(log: Log) -> None:
     log.append([Entry(f"{n % 40}", b"%d" % n) for n in range(400)])
     with reading(log) as consumer:
-        intended = defaultdict(list)
+        intended: dict[int, list[Record]] = defaultdict(list)
         for _ in range(6):
             records = poll(consumer, max_records=20)
             intended[records[0].partition] += records

@@ -33,13 +33,8 @@ def chosen(length: int, alphabet: str = _LETTERS) -> str:
 
 
 _TOKEN = "gh" + "p_" + chosen(36)
-_PEM = "\n".join(
-    [
-        "-----BEGIN RSA " + "PRIVATE KEY-----",
-        *(chosen(64) for _ in range(5)),
-        "-----END RSA " + "PRIVATE KEY-----",
-    ]
-)
+_LINES = "\n".join(chosen(64) for _ in range(5))
+_PEM = f"-----BEGIN RSA {'PRIVATE'} KEY-----\n{_LINES}\n-----END RSA {'PRIVATE'} KEY-----"
 _JWT = "ey" + "J" + chosen(33) + ".ey" + "J" + chosen(90) + "." + chosen(43)
 
 # (rule, text before the secret, secret, text after it)
@@ -103,6 +98,7 @@ HARMLESS = [
     'token = os.environ["GITHUB_TOKEN_2"]',
     'api_key = "<your-api-key-1>"',
     'api_key="YOUR_API_KEY_123"',
+    'token = getenv("TOKEN_12345")',
     "password: ${DB_PASSWORD_1}",
     "password = '{{ vault.password1 }}'",
     'password = "********"',

@@ -1,0 +1,58 @@
+"""What takes minutes: memory over two million events, and the start with five million stored."""
+
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.doors import Door, whole_server
+from benchmarks.load import flood
+from ingest.store import Store
+
+EVENTS = 2_000_000
+STORED = 5_000_000
+_SAMPLES = 20
+
+
+def resident_mib(pid: int) -> float:
+    """Of the process, as Linux counts it."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise LookupError(pid)
+
+
+def memory() -> list[float]:
+    """MiB resident after each twentieth of EVENTS, taken and stored by one server."""
+    with tempfile.TemporaryDirectory() as folder, whole_server(Path(folder) / "data") as server:
+        return asyncio.run(_memory(server))
+
+
+async def _memory(server: Door) -> list[float]:
+    samples = []
+    for _ in range(_SAMPLES):
+        await flood(server.port, server.key, 3_600, most=EVENTS // _SAMPLES)
+        samples.append(resident_mib(server.process.pid))
+    return samples
+
+
+def start_s() -> float:
+    """Seconds from the command until `/readyz` is 200, with STORED events in the store."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        store = Store.open(f"chdb://{data / 'store'}")
+        body = json.dumps({"specversion": "1.0", "data": {"prompt": "x" * 330}})
+        store.command(
+            "INSERT INTO events (source, id, type, received_at, user, consent, position, body) "
+            "SELECT concat('/ext/', toString(number % 5000)), toString(generateUUIDv4(number)), "
+            "'thumbwheel.turn.submitted.v1', now64(6), toString(number % 900), 'code', 'local/0/1', "
+            "{body:String} FROM numbers({rows:UInt64})",
+            body=body,
+            rows=STORED,
+        )
+        store.close()
+        began = time.perf_counter()
+        with whole_server(data):
+            return time.perf_counter() - began
