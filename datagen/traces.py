@@ -165,8 +165,9 @@ def _rebuild(facts: Iterable[Mapping[str, Any]]) -> Iterator[Answer]:
         elif kind == "thumbwheel.tool.called.v1" and data.get("sent_to_model"):
             history += _told(data.get("gen_ai.tool.call.result"))
         elif kind == "thumbwheel.inference.completed.v1":
-            for answer in _answer(fact, data, history, seen):
-                if history:
+            own = _messages(data.get("gen_ai.input.messages"))
+            for answer in _answer(fact, data, own or history, seen):
+                if answer.prompt:
                     yield answer
                 history.append(answer.completion)
 

@@ -76,6 +76,8 @@ class InferenceCompleted(Data):
     cost_usd: float | None = None
     tokens_rounded: bool = False
     """True where the source gives token counts in rounded thousands."""
+    system_instructions: ContentJson | None = Field(None, alias="gen_ai.system_instructions")
+    input_messages: ContentJson | None = Field(None, alias="gen_ai.input.messages")
     output_messages: ContentJson | None = Field(None, alias="gen_ai.output.messages")
 
 

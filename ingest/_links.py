@@ -17,17 +17,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ingest.errors import NotFound, ThumbwheelError
+from ingest.errors import Expired, NotFound
 from ingest.feedback import Name, Rated, Rater
 
 _PURPOSE = b"thumbwheel feedback link 1\0"
 _MAC_BYTES = 16
 """Half of SHA-256's output, the least that RFC 2104 section 5 advises."""
 _DAY_S = 86_400
-
-
-class Expired(ThumbwheelError):
-    status, title = 410, "Gone"
 
 
 class LinkWish(BaseModel):

@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import NamedTuple
 
 from ingest.store import Store
 
-_AT_ONCE = 2_000
-"""Names bound to one statement: a server takes about 100 kB of a value."""
+_AT_ONCE, _MOST_CHARACTERS = 2_000, 50_000
+"""Of names bound to one statement: a server takes 128 kB of a value."""
 
 # What a fact says about people, and the places that tie it to other facts. `place` is kind:name.
 # A source that many clients share is no session. What the feedback door mints is one thread per
@@ -83,7 +82,7 @@ WHERE place IN {places:Array(String)} GROUP BY place
 
 _NAMELESS = (
     _NEAR + "SELECT DISTINCT places FROM placed "
-    "WHERE empty(people) AND hasAny(places, {places:Array(String)})"
+    "WHERE empty(people) AND arrayExists(place -> place IN {places:Array(String)}, places)"
 )
 
 _NAMING_THEM = (
@@ -93,7 +92,7 @@ _NAMING_THEM = (
 
 _THEIRS_ALONE = (
     _NEAR + "SELECT DISTINCT source, id, hex(sipHash128(source, id)) AS digest FROM placed "
-    "WHERE empty(people) AND hasAny(places, {places:Array(String)}) "
+    "WHERE empty(people) AND arrayExists(place -> place IN {places:Array(String)}, places) "
     "AND received_at <= {until:DateTime64(6, 'UTC')}"
 )
 
@@ -133,9 +132,10 @@ class Ownership:
     def facts(self, *, until: datetime) -> list[Owned]:
         """Those received up to then. Raises: Unavailable."""
         found = {
-            Owned(**row) for row in self.store.rows(_NAMING_THEM, names=list(self.names), until=until)
+            Owned(**row)
+            for row in self.store.rows(_NAMING_THEM, names=list(self.names), until=until)
         }
-        for places in batched(sorted(self._places()), _AT_ONCE):
+        for places in _batched(sorted(self._places())):
             rows = self.store.rows(_THEIRS_ALONE, near=_names(places), places=places, until=until)
             found.update(Owned(**row) for row in rows)
         return sorted(found)
@@ -155,8 +155,10 @@ class Ownership:
 
     def _learn(self, places: Iterable[str]) -> None:
         new = sorted(set(places) - self._standings.keys())
-        for asked in batched(new, _AT_ONCE):
-            rows = self.store.rows(_STANDINGS, names=list(self.names), near=_names(asked), places=asked)
+        for asked in _batched(new):
+            rows = self.store.rows(
+                _STANDINGS, names=list(self.names), near=_names(asked), places=asked
+            )
             for row in rows:
                 standing = _Standing(row["theirs"], row["others"], bool(row["vague"]))
                 self._standings[row["place"]] = standing
@@ -166,7 +168,7 @@ class Ownership:
     def _follow(self, places: set[str]) -> set[str]:
         """The places that facts without a name lead to from here."""
         further: set[str] = set()
-        for asked in batched(sorted(places), _AT_ONCE):
+        for asked in _batched(sorted(places)):
             rows = self.store.rows(_NAMELESS, near=_names(asked), places=asked)
             facts = [frozenset(row["places"]) for row in rows]
             self._learn(place for fact in facts for place in fact)
@@ -200,10 +202,16 @@ class Ownership:
                 self._shared |= tied
 
 
-def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of at most `size`."""
-    rest = iter(items)
-    while batch := list(islice(rest, size)):
+def _batched(names: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for name in names:
+        if batch and (len(batch) == _AT_ONCE or size + len(name) > _MOST_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(name)
+        size += len(name)
+    if batch:
         yield batch
 
 

@@ -65,7 +65,10 @@ def unpack(value: bytes) -> Packed:
 
 
 def _plain(text: str) -> Raw:
-    return Raw(text, orjson.loads(text))
+    try:
+        return Raw(text, orjson.loads(text))
+    except orjson.JSONDecodeError:  # a number beyond what it reads
+        return _odd(text)
 
 
 def _odd(text: str) -> Raw:

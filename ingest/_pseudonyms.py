@@ -1,10 +1,7 @@
 """Users under other names: facts still join by user, and only who has the key can tell who it is."""
 
-import contextlib
 import hmac
-import os
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,10 +12,10 @@ from urllib.parse import unquote
 import orjson
 
 from ingest._literals import Edit, edited, literals, string_at
+from ingest._secret_file import secret_of
 from ingest.errors import BadInput
 from ingest.wire import Raw, read_one
 
-_SHORTEST_KEY = 32
 _BODY, _CHECK = 12, 4
 """Bytes. Two users share a body once in 2^48 users; a check is guessed once in 2^32 tries."""
 _FORM = re.compile(rf"u_[0-9a-f]{{{2 * (_BODY + _CHECK)}}}")
@@ -61,13 +58,7 @@ class Pseudonyms:
         path = Path(file).resolve()
         if path.is_relative_to(data.resolve()):
             raise BadInput.of("pseudonyms", f"{path} is inside {data}; keep the key elsewhere")
-        try:
-            key = _read_or_make(path)
-        except OSError as error:
-            raise BadInput.of("pseudonyms", f"{path}: {error.strerror}") from error
-        if len(key) < _SHORTEST_KEY:
-            raise BadInput.of("pseudonyms", f"{path} holds fewer than {_SHORTEST_KEY} bytes")
-        return cls(key)
+        return cls(secret_of(path, setting="pseudonyms"))
 
     def of(self, user: str) -> str:
         """The pseudonym of a user; that of a pseudonym of this key is itself."""
@@ -157,18 +148,3 @@ def _said(text: str) -> Iterator[_Said]:
         name = None if literal.is_name else _PATHS.get(literal.path)
         if name:
             yield _Said(name, literal.value, literal.start, literal.end)
-
-
-def _read_or_make(path: Path) -> bytes:
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_bytes().strip()
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
-        file.flush()
-        os.fsync(file.fileno())
-    # A link, unlike a rename, leaves the key of a server that was faster.
-    with contextlib.suppress(FileExistsError):
-        path.hardlink_to(fresh)
-    fresh.unlink()
-    return path.read_bytes().strip()

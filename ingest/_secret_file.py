@@ -9,23 +9,21 @@ from ingest.errors import BadInput
 _LEAST = 32
 
 
-def secret_of(path: Path) -> bytes:
+def secret_of(path: Path, *, setting: str = "secret") -> bytes:
     """What the file holds; on first start 256 random bits as text, mode 0600.
 
     Processes that start together end up with the same secret.
 
-    Raises: BadInput when the file cannot be read or made, or holds less than 32 bytes.
+    Raises: BadInput, naming the setting, when the file cannot be read or made, or holds less than 32 bytes.
     """
     try:
         if not path.exists():
             _make(path)
         secret = path.read_bytes().strip()
     except OSError as error:
-        raise BadInput.of("secret", f"{path}: {error.strerror}") from error
+        raise BadInput.of(setting, f"{path}: {error.strerror}") from error
     if len(secret) < _LEAST:
-        raise BadInput.of(
-            "secret", f"{path} holds less than {_LEAST} bytes; remove it for a new one"
-        )
+        raise BadInput.of(setting, f"{path} holds less than {_LEAST} bytes; a new one needs {_LEAST}")
     return secret
 
 

@@ -8,6 +8,7 @@ ThumbwheelError
 ├── Unauthorized        401
 ├── Forbidden           403
 ├── NotFound            404
+├── Expired             410  the link is over; ask for a new one
 ├── Conflict            409  the change is not allowed now; the text says what to do instead
 ├── TooManyRequests     429  the key asks faster than it may; try again after `retry_after_s`
 ├── Refused             500  the store will never take these rows, however often they are sent
@@ -67,6 +68,10 @@ class Forbidden(ThumbwheelError):
 
 class NotFound(ThumbwheelError):
     status, title = 404, "Not found"
+
+
+class Expired(ThumbwheelError):
+    status, title = 410, "Gone"
 
 
 class Conflict(ThumbwheelError):

@@ -3,15 +3,22 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from fastapi import APIRouter
 from sqlalchemy import Engine
 
 from ingest._blobs import Blobs
-from ingest._feedback_api import FeedbackApi
+from ingest._doors_api import DoorsApi
+from ingest._feedback_api import AskApi, FeedbackApi, HistoryApi
+from ingest._feedback_history import FeedbackHistory
+from ingest._links import Links
+from ingest._links_api import LinksApi
 from ingest._operations_api import OperationsApi
 from ingest._pseudonyms import Pseudonyms
 from ingest._refine import Refine
+from ingest._sampler import Sampler
+from ingest._secret_file import secret_of
 from ingest._secrets import Secrets
 from ingest._upkeep import Upkeep
 from ingest.api import IngestApi
@@ -35,6 +42,7 @@ class Ingest:
     keys: Keys
     refine: Refine
     intake: Intake
+    ratings: FeedbackHistory
 
     @classmethod
     @contextmanager
@@ -56,12 +64,21 @@ class Ingest:
         refine = Refine(pseudonyms, Secrets(), Blobs.open(settings.blobs))
         store.restore = refine.blobs.restore
         intake = Intake(log, store, refine, pseudonyms.of_source)
-        return cls(settings, log, store, control, Keys(control), refine, intake)
+        return cls(
+            settings, log, store, control, Keys(control), refine, intake, FeedbackHistory(store)
+        )
 
     def routers(self) -> list[APIRouter]:
+        feedback = Feedback(self.control, self.intake)
+        links = Links(secret_of(Path(self.settings.secret)))
+        sampler = Sampler(self.intake, self.settings.ask_share)
         return [
             IngestApi(self.intake, self.store, self.keys).router(),
-            FeedbackApi(Feedback(self.control, self.intake), self.keys).router(),
+            FeedbackApi(feedback, self.keys).router(),
+            LinksApi(feedback, links, self.keys).router(),
+            HistoryApi(self.ratings, self.keys).router(),
+            AskApi(sampler, self.keys).router(),
+            DoorsApi(self.intake, self.keys).router(),
             OperationsApi(self.keys).router(),
         ]
 

@@ -48,7 +48,11 @@ def meters_of(
     feedback: FeedbackHistory,
     redactions: Mapping[str, int],
 ) -> list[Meter]:
-    """The doors, the log and what waits in the store."""
+    """The doors, and what waits in the log and the store."""
+    return [*_doors(intake, redactions), *_waiting(log, letters, feedback)]
+
+
+def _doors(intake: Intake, redactions: Mapping[str, int]) -> list[Meter]:
     return [
         Meter(
             "thumbwheel_events",
@@ -68,6 +72,11 @@ def meters_of(
             lambda: dict(redactions),
             label="rule",
         ),
+    ]
+
+
+def _waiting(log: Log, letters: DeadLetters, feedback: FeedbackHistory) -> list[Meter]:
+    return [
         Meter(
             "thumbwheel_log_lag",
             "Log records the store does not have yet.",

@@ -5,10 +5,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ingest.errors import BadInput, ThumbwheelError
 from ingest.events import CONSENT_LEVELS
+from ingest.importers import Format
 from thumbwheel import commands
 from thumbwheel.client import ServerSays
 from thumbwheel.door import add_door
@@ -74,13 +76,14 @@ def _add_server(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
 
 def _add_import(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     parser = verbs.add_parser("import", help="take in the history of another agent")
-    parser.add_argument("format", choices=["aider", "mini-swe-agent"])
+    parser.add_argument("format", choices=get_args(Format))
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plain, gzip or xz")
     parser.add_argument(
         "--consent",
         choices=CONSENT_LEVELS,
         default="metrics",
-        help="what the developer agreed to; content is imported from 'code' on (default metrics)",
+        help="what the developer agreed to; content is imported from 'code' on (default metrics); "
+        "of `events` the most that is let through",
     )
     parser.add_argument("--user", default="unknown", help="whose history it is")
     parser.add_argument(

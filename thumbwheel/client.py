@@ -53,7 +53,7 @@ class Api:
     def delete(self, path: str) -> Any:  # noqa: ANN401 - JSON
         return self._send("DELETE", path)
 
-    def send_events(self, events: Iterator[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    def send_events(self, events: Iterator[Mapping[str, Any] | str]) -> Iterator[dict[str, Any]]:
         """The receipt of each batch, sent again while the server asks to wait."""
         for batch in _batches(events):
             for attempt in range(_TRIES):
@@ -95,11 +95,11 @@ class Api:
 _JSON = {"Content-Type": "application/cloudevents-batch+json"}
 
 
-def _batches(events: Iterator[Mapping[str, Any]]) -> Iterator[bytes]:
+def _batches(events: Iterator[Mapping[str, Any] | str]) -> Iterator[bytes]:
     texts: list[str] = []
     size = 0
     for event in events:
-        text = json.dumps(event)
+        text = event if isinstance(event, str) else json.dumps(event)
         if texts and (len(texts) == _MAX_EVENTS or size + len(text) > _MAX_BYTES):
             yield _array(texts)
             texts, size = [], 0

@@ -73,7 +73,7 @@ def import_histories(arguments: Namespace) -> int:
     return 0
 
 
-def send_all(api: Api, events: Iterator[dict[str, Any]], total: int) -> dict[str, int]:
+def send_all(api: Api, events: Iterator[dict[str, Any] | str], total: int) -> dict[str, int]:
     """Verdicts by status; progress is shown where somebody watches, refusals are printed."""
     counts = {"accepted": 0, "duplicate": 0, "rejected": 0}
     with Progress(transient=True) as progress:

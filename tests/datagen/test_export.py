@@ -56,7 +56,8 @@ def test_every_undo_of_an_applied_edit_gives_an_undesirable_row_of_one_conversat
     shown = {reverts[fact] for row in found if not row["label"] for fact in row["evidence"]}
     assert undone <= shown
     conversation = {event["id"]: event.get("partitionkey") for event in events}
-    texts = {event["id"]: json.dumps(event["data"]) for event in events}
+    kept = store.rows("SELECT id, body FROM events FINAL")
+    texts = {fact["id"]: json.dumps(json.loads(fact["body"])["data"]) for fact in kept}
     for row in found:
         assert {conversation[fact] for fact in row["facts"]} == {row["conversation"]}
         assert row["prompt"][-1]["role"] == "user"

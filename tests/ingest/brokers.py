@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 from ingest.log import Entry, Log
 
@@ -76,6 +78,19 @@ def apache_kafka(home: Path, folder: Path) -> Broker:
     quick = ["broker.session.timeout.ms=2000", "broker.heartbeat.interval.ms=500"]
     command = ["bash", str(home / "broker"), str(folder / "kafka"), str(port), *quick]
     return Broker(command, port, folder / "kafka.log")
+
+
+def make_topic(broker: Broker, **settings: str) -> str:
+    """A topic of one partition that an operator has made; dots in names are written as `_`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from kafka import KafkaAdminClient  # noqa: PLC0415 - it warns while it loads
+    topic = f"made-{uuid4().hex}"
+    admin = KafkaAdminClient(bootstrap_servers=broker.server)
+    configs = {name.replace("_", "."): value for name, value in settings.items()}
+    admin.create_topics({topic: {"num_partitions": 1, "configs": configs}}, wait_for_metadata=True)
+    admin.close()
+    return topic
 
 
 def on_a_laptop() -> bool:

@@ -22,7 +22,7 @@ def test_every_type_of_the_wire_format_is_known() -> None:
         "diff.shown", "diff.decided", "diff.first_edit", "diff.survival", "diff.reverted",
         "diff.committed", "completion.shown", "completion.accepted",
         "completion.partially_accepted", "completion.ended", "completion.finished",
-        "answer.action", "feedback.submitted", "feedback.withdrawn", "experiment.exposed",
+        "answer.action", "feedback.submitted", "feedback.withdrawn", "feedback.shown", "feedback.asked", "experiment.exposed",
         "report.filed", "privacy.redacted", "queue.dropped", "client.error", "import.recorded",
     }  # fmt: skip
     assert {f"thumbwheel.{noun}.v1" for noun in nouns} == KNOWN_TYPES

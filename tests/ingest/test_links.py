@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ingest._links import Expired, Links, LinkWish
+from ingest._links import Links, LinkWish
 from ingest._secret_file import secret_of
-from ingest.errors import NotFound
+from ingest.errors import Expired, NotFound
 from tests.running import Running
 
 TARGET = {"kind": "turn", "id": "turn of 사용자/1"}

@@ -22,7 +22,7 @@ CREATE TABLE records (
     offset INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, value BLOB NOT NULL
 );
 CREATE TABLE offsets (grp TEXT PRIMARY KEY, offset INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO records (key, value) VALUES ('a', '1'), ('a', '2'), ('a', '3');
+INSERT INTO records (key, value) VALUES (x'61', x'31'), (x'61', x'32'), (x'61', x'33');
 INSERT INTO offsets VALUES ('store', 1);
 """
 
@@ -70,7 +70,7 @@ def drained(log: Log, consumer: Consumer) -> None:
         consumer.commit()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_no_byte_of_what_was_trimmed_is_left_whatever_waits_beside_it(
     seed: int, tmp_path: Path
 ) -> None:
