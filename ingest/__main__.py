@@ -21,6 +21,7 @@ def api(settings: Settings) -> None:
             "Thumbwheel ingest", room.routers(), ready=room.checks(), meters=room.meters()
         )
         serve(app, settings)
+        room.erasures.close()
 
 
 def drain(settings: Settings) -> None:

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import NamedTuple
 
 from ingest.errors import Unavailable
@@ -28,6 +28,20 @@ class Progress(NamedTuple):
 
     committed: int = 0
     intended: int = 0
+
+
+class Committed(NamedTuple):
+    """Records that a group has done and that are there still: the last, keys and values."""
+
+    last: int = 0
+    size: int = 0
+
+
+class Chunk(NamedTuple):
+    """What goes in one transaction: all before it that is left, too."""
+
+    last: int
+    size: int
 
 
 @contextmanager
@@ -65,24 +79,30 @@ def prepare(connection: sqlite3.Connection) -> int:
     return int(row[0]) if row else 0
 
 
-def excess(connection: sqlite3.Connection, committed: int, keep_bytes: int) -> list[int]:
-    """The last offset of each chunk that has to go, so that `keep_bytes` of `committed` remain."""
+def measured(connection: sqlite3.Connection, before: Committed, last: int) -> Committed:
+    """What is committed when the last such record is `last`. Only what came since is read."""
+    known = before if before.last <= last else Committed()
+    sql = """
+        SELECT coalesce(sum(length(key) + length(value)), 0) FROM records
+        WHERE offset > ? AND offset <= ?
+    """
+    size = connection.execute(sql, (known.last, last)).fetchone()[0]
+    return Committed(last, known.size + size)
+
+
+def chunks(connection: sqlite3.Connection, committed: Committed, keep_bytes: int) -> list[Chunk]:
+    """The oldest records, until at most `keep_bytes` remain."""
+    found: list[Chunk] = []
+    left = committed.size
+    last = size = 0
     sql = "SELECT offset, length(key) + length(value) FROM records WHERE offset <= ? ORDER BY 1"
-    found = connection.execute(sql, (committed,)).fetchall()
-    left = sum(size for _, size in found)
-    lasts: list[int] = []
-    chunk = 0
-    for offset, size in found:
-        if left <= keep_bytes and keep_bytes:
-            break
-        left -= size
-        chunk += size
-        if lasts and chunk <= _CHUNK_BYTES:
-            lasts[-1] = offset
-        else:
-            lasts.append(offset)
-            chunk = size
-    return lasts
+    with closing(connection.execute(sql, (committed.last,))) as rows:
+        while (left > keep_bytes or not keep_bytes) and (row := rows.fetchone()):
+            last, size, left = row[0], size + row[1], left - row[1]
+            if size > _CHUNK_BYTES:
+                found.append(Chunk(last, size))
+                size = 0
+    return [*found, Chunk(last, size)] if last else found
 
 
 def rewrite(connection: sqlite3.Connection) -> None:

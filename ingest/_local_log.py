@@ -9,7 +9,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from ingest._local_file import Progress, connect, excess, prepare, rewrite, sqlite_wall
+from ingest._local_file import (
+    Committed,
+    Progress,
+    chunks,
+    connect,
+    measured,
+    prepare,
+    rewrite,
+    sqlite_wall,
+)
 from ingest.errors import TooLarge, Unavailable
 from ingest.log import MAX_ENTRY_BYTES, Consumer, Entry, Record, position
 
@@ -30,6 +39,9 @@ class LocalLog:
         self._connection = connection
         self._writing = threading.Lock()
         self._queueing = threading.Lock()
+        self._trimming = threading.Lock()
+        self._committed = Committed()
+        """As of the last trim."""
         self._queue: list[_Append] = []
         self._last = last
         self._appended = threading.Condition()
@@ -123,18 +135,21 @@ class LocalLog:
             )
 
     def trim(self, group: str, *, keep_bytes: int = 0) -> int:
-        committed = self.progress(group).committed
-        with sqlite_wall("trim the log"), closing(connect(self._path)) as reading:
-            chunks = excess(reading, committed, keep_bytes)
+        last = self.progress(group).committed
         gone = 0
-        for last in chunks:
-            sql = "DELETE FROM records WHERE offset <= ?"
-            with self._writing, sqlite_wall("trim the log"), self._transaction():
-                gone += self._connection.execute(sql, (last,)).rowcount
-            time.sleep(_YIELD_S)
-        if keep_bytes == 0:
-            with self._writing, sqlite_wall("trim the log"):
-                rewrite(self._connection)
+        with self._trimming, sqlite_wall("trim the log"):
+            with closing(connect(self._path)) as reading:
+                self._committed = committed = measured(reading, self._committed, last)
+                going = chunks(reading, committed, keep_bytes)
+            for chunk in going:
+                sql = "DELETE FROM records WHERE offset <= ?"
+                with self._writing, self._transaction():
+                    gone += self._connection.execute(sql, (chunk.last,)).rowcount
+                self._committed = Committed(last, self._committed.size - chunk.size)
+                time.sleep(_YIELD_S)
+            if keep_bytes == 0:
+                with self._writing:
+                    rewrite(self._connection)
         return gone
 
     def close(self) -> None:

@@ -37,7 +37,8 @@ class Consumer(Protocol):
         values together stay within `max_bytes`, but for a single record that is larger than that
         by itself. Neither limit splits or extends a batch that `intend` fixed.
 
-        Raises: Unavailable; nothing is lost, poll again.
+        Raises: Unavailable; nothing is lost: rewind, and poll again. What was polled since the last
+            commit is void, for the partitions may be another reader's.
         """
 
     def intend(self) -> None:
@@ -94,10 +95,10 @@ class Log(Protocol):
     def trim(self, group: str, *, keep_bytes: int = 0) -> int:
         """Records that the group has committed are gone, oldest first; how many went.
 
-        At most `keep_bytes` of keys and values of committed records remain. Other groups do not
-        get the records either. With 0, no byte of them is left in a local log's files, and no
-        reader gets them from Kafka. Kafka bounds bytes by `retention.bytes` of the topic: there
-        nothing goes unless `keep_bytes` is 0.
+        At most `keep_bytes` of keys and values of committed records remain. No other group gets
+        those that went. With 0, no byte of them is left in the files of a local log, which are
+        rewritten for that. In Kafka nothing goes unless `keep_bytes` is 0, for there the topic's
+        retention decides; brokers free the bytes of what went when they drop the segment.
 
         Raises: Unavailable; some may be gone, trim again.
         """

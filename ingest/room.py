@@ -10,6 +10,8 @@ from sqlalchemy import Engine
 
 from ingest._blobs import Blobs
 from ingest._doors_api import DoorsApi
+from ingest._erasure import Erasures
+from ingest._erasure_api import ErasureApi
 from ingest._feedback_api import AskApi, FeedbackApi, HistoryApi
 from ingest._feedback_history import FeedbackHistory
 from ingest._links import Links
@@ -43,6 +45,7 @@ class Ingest:
     refine: Refine
     intake: Intake
     ratings: FeedbackHistory
+    erasures: Erasures
 
     @classmethod
     @contextmanager
@@ -61,11 +64,20 @@ class Ingest:
     def of(cls, settings: Settings, log: Log, store: Store, control: Engine) -> "Ingest":
         """The room on parts that are open already. Raises: BadInput, Unavailable."""
         pseudonyms = Pseudonyms.open(settings.pseudonyms, data=settings.data)
-        refine = Refine(pseudonyms, Secrets(), Blobs.open(settings.blobs))
+        blobs = Blobs.open(settings.blobs)
+        refine = Refine(pseudonyms, Secrets(), blobs)
         store.restore = refine.blobs.restore
         intake = Intake(log, store, refine, pseudonyms.of_source)
         return cls(
-            settings, log, store, control, Keys(control), refine, intake, FeedbackHistory(store)
+            settings=settings,
+            log=log,
+            store=store,
+            control=control,
+            keys=Keys(control),
+            refine=refine,
+            intake=intake,
+            ratings=FeedbackHistory(store),
+            erasures=Erasures(control, store, log, blobs, settings, pseudonym=pseudonyms.of),
         )
 
     def routers(self) -> list[APIRouter]:
@@ -79,6 +91,7 @@ class Ingest:
             HistoryApi(self.ratings, self.keys).router(),
             AskApi(sampler, self.keys).router(),
             DoorsApi(self.intake, self.keys).router(),
+            ErasureApi(self.erasures, self.keys).router(),
             OperationsApi(self.keys).router(),
         ]
 

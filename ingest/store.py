@@ -21,6 +21,7 @@ from ingest.errors import Refused, Unavailable
 log = logging.getLogger(__name__)
 
 _CODE = re.compile(r"[Cc]ode: (\d+)")
+_CODE_NAME = re.compile(r"\(([A-Z][A-Z_]+)\)")
 _NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 321, 349, 675})
 """Codes of the engine that blame the rows: parse errors, types, ranges, sizes."""
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
@@ -38,9 +39,11 @@ def _boundary(doing: str) -> Iterator[None]:
     try:
         yield
     except (ClickHouseError, OSError) as error:
-        # The engine's own words hold the statement; they are for the log, not for a client.
-        log.warning("store: %s: %s", doing, error)
-        code = _CODE.search(str(error))
+        # The engine's own words hold the statement and its values: neither a client nor a log may
+        # see them.
+        code, name = _CODE.search(str(error)), _CODE_NAME.search(str(error))
+        said = f"{type(error).__name__} {code[0] if code else ''} {name[1] if name else ''}"
+        log.warning("store: %s: %s", doing, said.strip())
         kind = Refused if _blames_rows(error, code) else Unavailable
         raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
 

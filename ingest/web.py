@@ -25,6 +25,35 @@ from ingest.keys import Keys, Principal
 MAX_BODY_BYTES = 20 << 20
 PROBLEM_JSON = "application/problem+json"
 
+_PROBLEM = {
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["field", "detail"],
+                "properties": {"field": {"type": "string"}, "detail": {"type": "string"}},
+            },
+        },
+    },
+}
+_ANSWERS: tuple[tuple[int | str, str], ...] = (
+    ("4XX", "What is wrong with the request, and the fix."),
+    (422, "The fields that are wrong."),
+    ("5XX", "What does not work here now; Retry-After says when to send again."),
+)
+PROBLEM_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": what, "content": {PROBLEM_JSON: {"schema": _PROBLEM}}}
+    for status, what in _ANSWERS
+}
+"""What every route may answer, for the OpenAPI document."""
+
 
 def requires(keys: Keys, scope: str) -> Callable[[str], Principal]:
     """A FastAPI dependency: who asks, if their key has the scope.

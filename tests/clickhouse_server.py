@@ -33,9 +33,26 @@ and the connection ends without an answer. `slow`: the answer takes `seconds` mo
 _INSERT = re.compile(rb"\s*insert\s", re.IGNORECASE)
 _CODE = re.compile(r"Code: (\d+)")
 _TRANSPORT = frozenset(
-    "buffer_size client_protocol_version compress database decompress default_format "
-    "http_headers_progress_interval_ms password query query_id quota_key role "
-    "send_progress_in_http_headers session_check session_id session_timeout user wait_end_of_query".split()
+    [
+        "buffer_size",
+        "client_protocol_version",
+        "compress",
+        "database",
+        "decompress",
+        "default_format",
+        "http_headers_progress_interval_ms",
+        "password",
+        "query",
+        "query_id",
+        "quota_key",
+        "role",
+        "send_progress_in_http_headers",
+        "session_check",
+        "session_id",
+        "session_timeout",
+        "user",
+        "wait_end_of_query",
+    ]
 )
 _STATUS = {36: 400, 46: 404, 47: 404, 60: 404, 62: 400, 81: 404, 115: 404, 516: 403}
 """Of an error's code, as ClickHouse gives it; 500 for any other."""

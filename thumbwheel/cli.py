@@ -14,6 +14,7 @@ from ingest.importers import Format
 from thumbwheel import commands
 from thumbwheel.client import ServerSays
 from thumbwheel.door import add_door
+from thumbwheel.erase import add_erase
 
 USAGE_ERROR = 2
 
@@ -47,6 +48,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_experiments(verbs)
     _add_export(verbs)
     _add_keys(verbs)
+    add_erase(verbs)
     _add_checkpoints(verbs)
     return parser
 

@@ -26,6 +26,7 @@ from serving.api import ServingApi
 from serving.checkpoints import Checkpoints
 from serving.gateway import Gateway
 from thumbwheel.console import CONSOLE
+from thumbwheel.derived import derived
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Server:
         experiments = Experiments(room.control, checkpoints.exists)
         gateway = Gateway(checkpoints, experiments, room.intake, http)
         exports = Exports(room.store, room.settings.data / "datasets")
+        room.erasures.derived = derived(exports, checkpoints)
         console = APIRouter()
         console.add_api_route(
             "/", lambda: HTMLResponse(CONSOLE), include_in_schema=False, response_class=HTMLResponse
@@ -117,9 +119,11 @@ class Server:
             ]
             for thread in beside:
                 thread.start()
+            self.ingest.erasures.start()
             try:
                 yield
             finally:
+                self.ingest.erasures.close()
                 self.drain.stop.set()
                 upkeep.stop.set()
                 for thread in beside:

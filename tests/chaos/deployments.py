@@ -14,7 +14,8 @@ from tests.clickhouse import ClickHouse
 from tests.ingest.brokers import Broker, apache_kafka, free_port
 
 DAY_S = 86_400
-_BALLAST_MIB = 4096
+_DISK = "512m"
+NEARLY_FULL_BYTES = 48 << 20
 
 
 @dataclass
@@ -87,15 +88,11 @@ class Embedded:
     def start(self) -> None:
         self.server.start()
 
-    def fill_disk(self) -> None:
-        """No room is left, at least not for a block of a file."""
-        with (self.data / "ballast").open("wb", buffering=0) as ballast:
-            for size in (1 << 20, 4096):
-                try:
-                    for _ in range(_BALLAST_MIB):
-                        ballast.write(bytes(size))
-                except OSError:
-                    continue
+    def fill_disk(self, *, left: int = 0) -> None:
+        """So many bytes are left, less than a block of a file if none."""
+        with (self.data / "ballast").open("ab", buffering=0) as ballast:
+            while (free := shutil.disk_usage(self.data).free) > left:
+                ballast.write(bytes(min(free - left, 1 << 20)))
 
     def free_disk(self) -> None:
         (self.data / "ballast").unlink(missing_ok=True)
@@ -114,7 +111,7 @@ def _mount(folder: Path) -> bool:
     """A small disk is mounted there; False where this user must not."""
     if shutil.which("mount") is None:
         return False
-    command = ["mount", "-t", "tmpfs", "-o", "size=512m", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(folder)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from uuid import uuid4
 
 import httpx
@@ -49,8 +48,8 @@ def rows(*ids: str) -> list[tuple[object, ...]]:
     """Rows of `events` with these ids; what else they hold does not matter here."""
     kinds = {"time": None, "sent_at": None, "received_at": NOON, "sequence": 0}
     return [
-        tuple(id if name == "id" else kinds.get(name, f"{name} é \0 \\") for name in COLUMNS)
-        for id in ids
+        tuple(known if name == "id" else kinds.get(name, f"{name} é \0 \\") for name in COLUMNS)
+        for known in ids
     ]
 
 
@@ -82,7 +81,7 @@ def test_a_question_about_a_thousand_long_ids_is_answered(store: Store) -> None:
     asked = [f"it's \\ {number} " + "x" * 700 for number in range(1000)]
     store.insert("events", COLUMNS, rows(*asked[::2]), token="1")
     source = rows("a")[0][COLUMNS.index("source")]
-    found = store.known([FactId(str(source), id) for id in asked])
+    found = store.known([FactId(str(source), each) for each in asked])
     assert {fact.id for fact in found} == set(asked[::2])
 
 
