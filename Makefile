@@ -1,4 +1,4 @@
-.PHONY: setup demo test check proof bench lock clean
+.PHONY: setup demo test check proof chaos bench lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 

@@ -105,14 +105,19 @@ def create_app(
     install_problems(app)
     for router in routers:
         app.include_router(router)
-    registry = CollectorRegistry()
-    for collector in (_Meters(tuple(meters)), *collectors):
-        registry.register(collector)
+    registry = _registry(_Meters(tuple(meters)), *collectors)
     if origins.strip():
         app.add_middleware(WebPages, origins=pattern(origins))
     app.add_middleware(Watch, seconds=latency(registry))
     _add_probes(app, ready, registry)
     return app
+
+
+def _registry(*collectors: Collector) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    for collector in collectors:
+        registry.register(collector)
+    return registry
 
 
 def _add_probes(

@@ -3,13 +3,13 @@
 import gzip
 import re
 import zlib
-from typing import BinaryIO
+from io import BufferedIOBase
 
 import lz4.frame
 import zstandard
 
 
-def chunked(stream: BinaryIO) -> bytes:
+def chunked(stream: BufferedIOBase) -> bytes:
     """The body that came in chunks. Raises: ConnectionError when it was cut short."""
     parts = []
     while True:

@@ -120,14 +120,15 @@ class Engine:
 
     def __init__(self, data: str) -> None:
         self._data = data
-        self._kept = chdb.connect(data)
+        self._kept: Any = chdb.connect(data)  # type: ignore[no-untyped-call]
         row = self._kept.query("SELECT version(), timezone()", "TabSeparated").bytes().decode()
         self.version, self.timezone = row.rstrip("\n").split("\t")
 
     def answer(self, question: Question) -> tuple[bytes, str]:
         """Body and its format, "" where the statement answers nothing. Raises: RuntimeError."""
         wanted = question.options.get("default_format", "TabSeparated")
-        with closing(chdb.connect(self._data)) as connection:
+        connection: Any = chdb.connect(self._data)  # type: ignore[no-untyped-call]
+        with closing(connection):
             if database := question.options.get("database"):
                 connection.query(f"USE {_quoted(database, '`')}", "TabSeparated")
             if question.settings:

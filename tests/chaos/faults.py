@@ -7,20 +7,19 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import httpx
 
 from tests.chaos.deployments import DAY_S, NEARLY_FULL_BYTES, Embedded, Grown
 from tests.chaos.members import ROOT, Member
+from tests.clickhouse_server import Mood
 from tests.ingest.brokers import free_port
 
 _STOP_S = 10
 _FILE_BYTES = (70_000, 200_000)
 """Beyond these the log cannot be written, but the smallest files of the engine can: chDB 4.4 takes a
 part for whole although its file of marks, 24 bytes, could not be written."""
-
-_Deployment = TypeVar("_Deployment", Embedded, Grown)
 
 
 class Fault(NamedTuple):
@@ -34,8 +33,8 @@ def nothing(_: Embedded | Grown, draw: Random) -> None:
     time.sleep(draw.uniform(0.3, 0.8))
 
 
-def _kills(pick: Callable[[_Deployment, Random], Sequence[Member]]) -> Callable[..., None]:
-    def act(deployment: _Deployment, draw: Random) -> None:
+def _kills(pick: Callable[[Any, Random], Sequence[Member]]) -> Callable[..., None]:
+    def act(deployment: Embedded | Grown, draw: Random) -> None:
         members = pick(deployment, draw)
         for member in members:
             member.kill()
@@ -54,8 +53,8 @@ def _dies_while_it_starts(deployment: Embedded, draw: Random) -> None:
     deployment.server.start()
 
 
-def _stops(pick: Callable[[_Deployment, Random], Member]) -> Callable[..., None]:
-    def act(deployment: _Deployment, draw: Random) -> None:
+def _stops(pick: Callable[[Any, Random], Member]) -> Callable[..., None]:
+    def act(deployment: Embedded | Grown, draw: Random) -> None:
         member = pick(deployment, draw)
         began = time.monotonic()
         code = member.stop()
@@ -67,8 +66,8 @@ def _stops(pick: Callable[[_Deployment, Random], Member]) -> Callable[..., None]
     return act
 
 
-def _freezes(pick: Callable[[_Deployment, Random], Member]) -> Callable[..., None]:
-    def act(deployment: _Deployment, draw: Random) -> None:
+def _freezes(pick: Callable[[Any, Random], Member]) -> Callable[..., None]:
+    def act(deployment: Embedded | Grown, draw: Random) -> None:
         member = pick(deployment, draw)
         member.freeze()
         time.sleep(draw.uniform(0.3, 3))
@@ -178,7 +177,7 @@ def _store_goes(sent: signal.Signals) -> Callable[..., None]:
     return act
 
 
-def _store_fails(mood: str) -> Callable[..., None]:
+def _store_fails(mood: Mood) -> Callable[..., None]:
     def act(deployment: Grown, draw: Random) -> None:
         times, seconds = (1000, 0.0) if mood != "slow" else (20, draw.uniform(0.5, 2))
         deployment.clickhouse.fails(mood, times=times, seconds=seconds)

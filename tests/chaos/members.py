@@ -28,9 +28,15 @@ class Member:
     """Where it is asked whether it is ready; one without doors is ready when it runs."""
     environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    wanted: bool = field(default=False, init=False)
+    restarts: int = field(default=0, init=False)
+    """How often it ended by itself, in good order, and its supervisor started it again."""
+    strange: list[str] = field(default_factory=list, init=False)
+    """How it ended by itself otherwise."""
 
     def launch(self) -> None:
         """It runs; it may not be ready yet."""
+        self.wanted = True
         self.output.parent.mkdir(parents=True, exist_ok=True)
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
@@ -61,13 +67,29 @@ class Member:
         """The last it said."""
         return self.output.read_text(errors="replace")[-2000:] if self.output.exists() else ""
 
+    def watch(self) -> None:
+        """What a supervisor does: start it again when it ended although nobody asked it to.
+
+        A start that finds no log or no store may end with 1 and its reason.
+        """
+        if self.wanted and self.process is not None and self.process.poll() is not None:
+            if self.process.returncode == 1 and "Traceback" not in self.words:
+                self.restarts += 1
+            else:
+                self.strange.append(
+                    f"{self.name} ended with {self.process.returncode}: {self.words}"
+                )
+            self.launch()
+
     def kill(self) -> None:
+        self.wanted = False
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> int | None:
         """SIGTERM; the exit code, None when it had to be killed."""
+        self.wanted = False
         if self.process is None:
             return 0
         self.process.terminate()

@@ -52,10 +52,18 @@ class Chaos:
         except AssertionError as error:
             self._is_wrong(number, fault, str(error))
         healed = time.monotonic()
-        if not self.traffic.rests(within_s=HEAL_S):
+        for _ in range(HEAL_S):
+            self._supervise(number, fault)
+            if rested := self.traffic.rests(within_s=1):
+                break
+        if not rested:
             self._is_wrong(number, fault, f"a client has no answer after {HEAL_S} s")
         fresh = ledger.acknowledged[since:]
-        found = audit(self.deployment.url, self.deployment.key, fresh, within_s=HEAL_S)
+        for _ in range(HEAL_S):
+            self._supervise(number, fault)
+            found = audit(self.deployment.url, self.deployment.key, fresh, within_s=1)
+            if not found.missing:
+                break
         line.slowest_s = max(line.slowest_s, time.monotonic() - healed)
         line.rounds += 1
         line.acknowledged += len(fresh)
@@ -65,15 +73,14 @@ class Chaos:
         line.doubled += found.repeated
         if found.missing or found.repeated or not fresh:
             self._is_wrong(number, fault, f"{found} of {len(fresh)}")
-        self._look_at_members(number, fault)
-
-    def _look_at_members(self, number: int, fault: Fault) -> None:
         for member in self.deployment.members:
-            if member.runs:
-                self.resident[member.name].append(member.resident_mib())
-            else:
-                self._is_wrong(number, fault, f"{member.name} ended: {member.words}")
-                member.start()
+            self.resident[member.name].append(member.resident_mib())
+
+    def _supervise(self, number: int, fault: Fault) -> None:
+        for member in self.deployment.members:
+            member.watch()
+            while member.strange:
+                self._is_wrong(number, fault, member.strange.pop())
 
     def _is_wrong(self, number: int, fault: Fault, said: str) -> None:
         self.problems.append(f"round {number}, {fault.name}: {said}")
