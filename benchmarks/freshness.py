@@ -39,7 +39,7 @@ async def _until_queryable(server: Door, name: str, began: float) -> float:
     last = f"{name}-{BATCH - 1:02}"
     question = json.dumps({"facts": [{"source": "/ext/7d3f6c1e/bench", "id": last}]}).encode()
     async with connected(server.port, server.key, path="/v1/events/audit") as asking:
-        while not _MISSING.search((await asking.post(question))[1]):
+        while not _MISSING.search((await asking.post(question))[1]):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     return time.perf_counter() - began
 

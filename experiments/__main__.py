@@ -14,9 +14,12 @@ from ingest.store import Store
 
 def room(settings: Settings) -> None:
     store, control = Store.open(settings.store), open_control(settings.control)
-    api = ExperimentsApi(Experiments(control), store, Keys(control))
+    api = ExperimentsApi(Experiments(control), store, Keys(control, settings.rate))
     app = create_app(
-        "Thumbwheel experiments", [api.router()], ready={"store": lambda: store.rows("SELECT 1")}
+        "Thumbwheel experiments",
+        [api.router()],
+        ready={"store": lambda: store.rows("SELECT 1")},
+        origins=settings.origins,
     )
     serve(app, settings)
     control.dispose()

@@ -1,12 +1,12 @@
 """One half of this room alone: `python -m ingest api` or `python -m ingest drain`."""
 
 import argparse
-import logging
 import os
 import signal
 import sys
+import threading
 
-from ingest.app import alone, create_app, serve
+from ingest.app import alone, create_app, serve, settle
 from ingest.drain import GROUP, Drain
 from ingest.log import open_log
 from ingest.room import Ingest
@@ -18,20 +18,31 @@ def api(settings: Settings) -> None:
     """Serves the doors; a drain elsewhere moves what they take."""
     with Ingest.open(settings) as room:
         app = create_app(
-            "Thumbwheel ingest", room.routers(), ready=room.checks(), meters=room.meters()
+            "Thumbwheel ingest",
+            room.routers(),
+            ready=room.checks(),
+            meters=room.meters(),
+            origins=settings.origins,
         )
+        upkeep = room.upkeep()
+        beside = threading.Thread(target=upkeep.run, name="upkeep")
+        beside.start()
         serve(app, settings)
+        upkeep.stop.set()
+        beside.join()
         room.erasures.close()
 
 
 def drain(settings: Settings) -> None:
     """Moves facts from log to store until asked to stop."""
-    log, store = open_log(settings.log), Store.open(settings.store)
-    consumer = log.consumer(GROUP)
-    job = Drain(consumer, store)
+    stop = threading.Event()
     for asked in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(asked, lambda *_: job.stop.set())
-    job.run()
+        signal.signal(asked, lambda *_: stop.set())
+    log = open_log(settings.log)
+    store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
+    consumer = log.consumer(GROUP)
+    settle()
+    Drain(consumer, store, stop=stop).run()
     consumer.close()
     store.close()
     log.close()
@@ -44,7 +55,6 @@ def main() -> int:
         parser.add_argument(f"--{name}", help=f"default THUMBWHEEL_{name.upper()}")
     arguments = vars(parser.parse_args())
     half = arguments.pop("half")
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     room = api if half == "api" else drain
     return alone(f"ingest {half}", room, Settings.of(os.environ, **arguments))
 

@@ -23,7 +23,9 @@ def secret_of(path: Path, *, setting: str = "secret") -> bytes:
     except OSError as error:
         raise BadInput.of(setting, f"{path}: {error.strerror}") from error
     if len(secret) < _LEAST:
-        raise BadInput.of(setting, f"{path} holds less than {_LEAST} bytes; a new one needs {_LEAST}")
+        raise BadInput.of(
+            setting, f"{path} holds less than {_LEAST} bytes; a new one needs {_LEAST}"
+        )
     return secret
 
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from sqlalchemy import Engine
 
 from ingest._blobs import Blobs
+from ingest._dead_letters import DeadLetters
 from ingest._doors_api import DoorsApi
 from ingest._erasure import Erasures
 from ingest._erasure_api import ErasureApi
@@ -16,6 +17,7 @@ from ingest._feedback_api import AskApi, FeedbackApi, HistoryApi
 from ingest._feedback_history import FeedbackHistory
 from ingest._links import Links
 from ingest._links_api import LinksApi
+from ingest._listing import Listing
 from ingest._operations_api import OperationsApi
 from ingest._pseudonyms import Pseudonyms
 from ingest._refine import Refine
@@ -33,6 +35,7 @@ from ingest.keys import Keys
 from ingest.log import Log, open_log
 from ingest.settings import Settings
 from ingest.store import Store
+from ingest.watch import meters_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Ingest:
             log=log,
             store=store,
             control=control,
-            keys=Keys(control),
+            keys=Keys(control, settings.rate),
             refine=refine,
             intake=intake,
             ratings=FeedbackHistory(store),
@@ -92,13 +95,17 @@ class Ingest:
             AskApi(sampler, self.keys).router(),
             DoorsApi(self.intake, self.keys).router(),
             ErasureApi(self.erasures, self.keys).router(),
-            OperationsApi(self.keys).router(),
+            OperationsApi(self.keys, self.letters, Listing(self.store)).router(),
         ]
 
     def upkeep(self) -> Upkeep:
         """What runs beside the requests, in a thread of its own."""
         sole = self.settings.store.startswith("chdb:")
         return Upkeep(self.log, self.store, self.intake, self.refine.blobs, sole)
+
+    @property
+    def letters(self) -> DeadLetters:
+        return DeadLetters(self.store, self.intake)
 
     def checks(self) -> Mapping[str, Callable[[], object]]:
         """What `/readyz` asks."""
@@ -109,20 +116,13 @@ class Ingest:
         }
 
     def meters(self) -> list[Meter]:
-        return [
-            Meter(
-                "thumbwheel_events",
-                "Events by verdict since start.",
-                lambda: dict(self.intake.counts),
-                label="status",
-            ),
-            Meter(
-                "thumbwheel_log_lag",
-                "Log records the store does not have yet.",
-                lambda: {"": self.log.lag(GROUP)},
-                counter=False,
-            ),
-        ]
+        return meters_of(
+            self.intake,
+            self.log,
+            letters=self.letters,
+            feedback=self.ratings,
+            redactions=self.refine.secrets.counts,
+        )
 
     def _control_answers(self) -> None:
         with reading(self.control) as connection:

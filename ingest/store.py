@@ -2,6 +2,7 @@
 
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ _NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 32
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 
 
+_MIGRATION_S = 30
 _INSERT = {
     "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
     "distributed_foreground_insert": 1,
@@ -99,18 +101,37 @@ class Store:
         return store
 
     def migrate(self) -> None:
-        """Numbered files of `ingest/migrations`, each once, in order."""
+        """Numbered files of `ingest/migrations`, each once, in order; another's are waited for."""
         with _boundary("migrating"):
             self._client.command(
                 "CREATE TABLE IF NOT EXISTS migrations (name String, at DateTime DEFAULT now()) "
                 "ENGINE = MergeTree ORDER BY name"
             )
-            done = {row[0] for row in self._client.query("SELECT name FROM migrations").result_rows}
             for name, statements in migrations():
-                if name not in done:
-                    for statement in statements:
-                        self._run(statement)
-                    self._client.insert("migrations", [[name]], column_names=["name"])
+                try:
+                    self._migrate(name, statements)
+                except ClickHouseError as error:
+                    if "Code: 57" not in str(error):  # TABLE_ALREADY_EXISTS
+                        raise
+                    self._await_migration(name, error)
+
+    def _migrate(self, name: str, statements: Sequence[str]) -> None:
+        if not self._migrated(name):
+            for statement in statements:
+                self._run(statement)
+            self._client.insert("migrations", [[name]], column_names=["name"])
+
+    def _migrated(self, name: str) -> bool:
+        sql = "SELECT count() FROM migrations WHERE name = {name:String}"
+        return bool(self._client.query(sql, parameters={"name": name}).result_rows[0][0])
+
+    def _await_migration(self, name: str, error: ClickHouseError) -> None:
+        """A process that started at the same moment makes the same tables."""
+        ends = time.monotonic() + _MIGRATION_S
+        while not self._migrated(name):
+            if time.monotonic() > ends:
+                raise error
+            time.sleep(0.1)
 
     def keep(self, keep: str) -> None:
         """Facts go when the days of their consent are over. Raises: BadInput, Unavailable."""

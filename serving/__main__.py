@@ -24,8 +24,13 @@ def room(settings: Settings) -> None:
     control = open_control(settings.control)
     checkpoints = Checkpoints(control)
     gateway = Gateway(checkpoints, Experiments(control), Intake(log, store), httpx.AsyncClient())
-    api = ServingApi(gateway, checkpoints, Keys(control))
-    app = create_app("Thumbwheel serving", [api.router()], ready={"log": lambda: log.lag(GROUP)})
+    api = ServingApi(gateway, checkpoints, Keys(control, settings.rate))
+    app = create_app(
+        "Thumbwheel serving",
+        [api.router()],
+        ready={"log": lambda: log.lag(GROUP)},
+        origins=settings.origins,
+    )
     serve(app, settings)
     control.dispose()
     store.close()

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 
 from ingest.errors import BadInput, Forbidden, ThumbwheelError, Unauthorized, Unreadable
@@ -57,7 +56,7 @@ class ServingApi:
         began = time.perf_counter()
         completion = f"cmpl-{uuid4().hex}"
         try:
-            await run_in_threadpool(self._may_serve, request.headers.get("authorization", ""))
+            await self._may_serve(request)
             body = _body(await read_body(request))
             context = _context(request.headers, completion)
         except ThumbwheelError as error:

@@ -15,6 +15,7 @@ from thumbwheel import commands
 from thumbwheel.client import ServerSays
 from thumbwheel.door import add_door
 from thumbwheel.erase import add_erase
+from thumbwheel.operations import add_operations
 
 USAGE_ERROR = 2
 
@@ -50,6 +51,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_keys(verbs)
     add_erase(verbs)
     _add_checkpoints(verbs)
+    add_operations(verbs)
     return parser
 
 
@@ -151,6 +153,7 @@ def _add_keys(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     create = actions.add_parser("create")
     create.add_argument("--scope", action="append", required=True, help="repeat for several")
     create.add_argument("--label", default="")
+    create.add_argument("--rate", type=int, help="requests a second; default the server's")
     create.set_defaults(run=commands.create_key)
     listing = actions.add_parser("list")
     listing.set_defaults(run=commands.list_keys)

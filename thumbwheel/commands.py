@@ -152,7 +152,8 @@ def export(arguments: Namespace) -> int:
 
 def create_key(arguments: Namespace) -> int:
     with connected(arguments) as api:
-        made = api.post("/v1/keys", {"scopes": arguments.scope, "label": arguments.label})
+        wanted = {"scopes": arguments.scope, "label": arguments.label, "rate": arguments.rate}
+        made = api.post("/v1/keys", wanted)
     print(f"{made['key']}\nKey {made['id']}, shown this once; scopes {', '.join(made['scopes'])}.")
     return 0
 
@@ -160,10 +161,11 @@ def create_key(arguments: Namespace) -> int:
 def list_keys(arguments: Namespace) -> int:
     with connected(arguments) as api:
         found = api.get("/v1/keys")["keys"]
-    table = Table("id", "label", "scopes", "created", "revoked")
+    table = Table("id", "label", "scopes", "rate", "created", "revoked")
     for key in found:
-        scopes = " ".join(key["scopes"])
-        table.add_row(key["id"], key["label"], scopes, key["created_at"], key["revoked_at"] or "")
+        scopes, rate = " ".join(key["scopes"]), str(key["rate"] or "")
+        revoked = key["revoked_at"] or ""
+        table.add_row(key["id"], key["label"], scopes, rate, key["created_at"], revoked)
     _out.print(table)
     return 0
 

@@ -16,12 +16,13 @@ from fastapi.responses import HTMLResponse
 from datagen.api import DatagenApi, Exports
 from experiments.api import ExperimentsApi
 from experiments.registry import Experiments
-from ingest.app import Meter, create_app
+from ingest.app import create_app
 from ingest.drain import GROUP, Drain
 from ingest.errors import Conflict, Unavailable
 from ingest.keys import SCOPES
 from ingest.room import Ingest
 from ingest.settings import Settings
+from ingest.watch import Batches, drain_meters
 from serving.api import ServingApi
 from serving.checkpoints import Checkpoints
 from serving.gateway import Gateway
@@ -91,6 +92,7 @@ class Server:
         gateway = Gateway(checkpoints, experiments, room.intake, http)
         exports = Exports(room.store, room.settings.data / "datasets")
         room.erasures.derived = derived(exports, checkpoints)
+        self.drain.watch = batches = Batches()
         console = APIRouter()
         console.add_api_route(
             "/", lambda: HTMLResponse(CONSOLE), include_in_schema=False, response_class=HTMLResponse
@@ -105,7 +107,9 @@ class Server:
                 console,
             ],
             ready={**room.checks(), "drain": self._drain_runs},
-            meters=self._meters(),
+            meters=[*room.meters(), *drain_meters(self.drain)],
+            collectors=batches.collectors,
+            origins=room.settings.origins,
             lifespan=self._lifespan(http),
         )
 
@@ -135,16 +139,3 @@ class Server:
     def _drain_runs(self) -> None:
         if not any(thread.name == "drain" for thread in threading.enumerate()):
             raise Unavailable("the drain has stopped; the log keeps all facts, restart the server")
-
-    def _meters(self) -> list[Meter]:
-        return [
-            *self.ingest.meters(),
-            Meter(
-                "thumbwheel_stored", "Facts drained since start.", lambda: {"": self.drain.stored}
-            ),
-            Meter(
-                "thumbwheel_dead_letters",
-                "Records that were no facts since start.",
-                lambda: {"": self.drain.dead},
-            ),
-        ]

@@ -1,9 +1,8 @@
 """`thumbwheel up`: serve, and stop cleanly when asked to."""
 
-import logging
 import socket
-import sys
 
+from ingest.app import configure_logging
 from ingest.app import serve as run
 from ingest.errors import Conflict
 from ingest.settings import Settings
@@ -12,11 +11,7 @@ from thumbwheel.server import Server
 
 def up(settings: Settings) -> int:
     """Serves until SIGTERM or ^C; 0 after a clean stop. Raises: Conflict, Unavailable."""
-    logging.basicConfig(
-        level=logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        stream=sys.stderr,
-    )
+    configure_logging()
     _check_port(settings)
     with Server.open(settings) as server:
         key = server.first_key()
