@@ -25,10 +25,15 @@ check: setup
 	@$(BIN)/lint-imports
 
 proof: setup
-	@$(BIN)/python -m pytest -m slow -s
+	@$(BIN)/python -m pytest -m slow -s --ignore=tests/chaos
 
+# Some 27 minutes; the rounds with a full disk need root, those with clock jumps a C compiler.
+chaos: setup
+	@$(BIN)/python -m pytest tests/chaos -m slow -s
+
+# BENCH=--long adds memory and start-up, BENCH='--phoenix PYTHON' a peer.
 bench: setup
-	@$(BIN)/python -m benchmarks.ingest
+	@$(BIN)/python -m benchmarks.ingest $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME)) $(BENCH)
 
 # Exact versions for every platform and Python from 3.11 on; needs uv.
 lock:

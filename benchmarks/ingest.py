@@ -28,10 +28,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ingest", description=__doc__)
     parser.add_argument("--long", action="store_true", help="memory and start-up too; 15 minutes")
     parser.add_argument("--phoenix", type=Path, help="a Python that has arize-phoenix installed")
+    parser.add_argument("--kafka-home", type=Path, help="a folder with Apache Kafka and `broker`")
     given = parser.parse_args()
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}; "
           f"load {os.getloadavg()[0]:.1f} at the start")  # fmt: skip
-    accepting()
+    accepting(given.kafka_home)
     draining()
     fresh()
     survival(given.phoenix)
@@ -39,11 +40,11 @@ def main() -> None:
         lasting()
 
 
-def accepting() -> None:
+def accepting(kafka_home: Path | None) -> None:
     """Accepted and durable events a second: the best of interleaved rounds of each kind."""
     print("\nAccepted and durable over HTTP, one process, batches of 50 events of 600 bytes")
     best: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as name, _kafka(Path(name)) as kafka:
+    with tempfile.TemporaryDirectory() as name, _kafka(kafka_home, Path(name)) as kafka:
         kinds = {"without log and store": "nothing", "local log, fsynced": "local"}
         if kafka:
             kinds["Apache Kafka, acks=all"] = f"kafka://{kafka}/bench"
@@ -60,13 +61,12 @@ def accepting() -> None:
 
 
 @contextmanager
-def _kafka(folder: Path) -> Iterator[str | None]:
-    home = os.environ.get("KAFKA_HOME")
-    if not home:
-        print("  (KAFKA_HOME names no folder with Apache Kafka: not measured)")
+def _kafka(home: Path | None, folder: Path) -> Iterator[str | None]:
+    if home is None:
+        print("  (Apache Kafka not measured: --kafka-home FOLDER)")
         yield None
         return
-    broker = apache_kafka(Path(home), folder)
+    broker = apache_kafka(home, folder)
     broker.start()
     yield broker.server
     broker.stop()

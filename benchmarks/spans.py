@@ -97,13 +97,13 @@ def _drained(port: int) -> None:
 def phoenix(python: Path, folder: Path) -> Survival:
     """Phoenix as `phoenix serve` starts it, on SQLite."""
     port = free_port()
-    environment = os.environ | {
-        "PHOENIX_WORKING_DIR": str(folder), "PHOENIX_PORT": str(port), "PHOENIX_HOST": "127.0.0.1",
-        "PHOENIX_GRPC_PORT": str(free_port()), "PHOENIX_TELEMETRY_ENABLED": "false",
-    }  # fmt: skip
     process = subprocess.Popen(
-        [str(python), "-m", "phoenix.server.main", "serve"],
-        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        [
+            "/usr/bin/env", f"PHOENIX_WORKING_DIR={folder}", f"PHOENIX_PORT={port}",
+            "PHOENIX_HOST=127.0.0.1", f"PHOENIX_GRPC_PORT={free_port()}",
+            "PHOENIX_TELEMETRY_ENABLED=false", str(python), "-m", "phoenix.server.main", "serve",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
         wait_for(f"http://127.0.0.1:{port}/healthz", within_s=180)

@@ -124,6 +124,9 @@ class KafkaLog:
             except KafkaError:
                 self._replace(producer)
                 raise
+            except RuntimeError as error:
+                # Another thread has ended this producer since it was looked up.
+                raise Unavailable(f"append to Kafka: {error}") from error
 
     def _send(self, producer: KafkaProducer, entries: Sequence[Entry]) -> str:
         futures = [

@@ -50,3 +50,5 @@ def configure_logging(stream: TextIO = sys.stderr) -> None:
     plain = "%(asctime)s %(levelname)s %(name)s %(message)s"
     lines.setFormatter(_Plain(plain) if stream.isatty() else _Json())
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
+    # Its warnings hold whole urls, and those the values that questions to the store are bound to.
+    logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)

@@ -1,6 +1,7 @@
 """The one door facts come in by: judged one by one, then durable together, then acknowledged."""
 
 import json
+import logging
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,12 +13,14 @@ from typing import Any, Protocol
 from ingest._judge import MAX_EVENT_BYTES, Status, Verdict, judge, judge_kept
 from ingest._known import FactId, Known
 from ingest._packed import pack, unpack
-from ingest.errors import Unreadable
+from ingest.errors import Unavailable, Unreadable
 from ingest.events import key_of
 from ingest.log import Consumer, Entry, Log
 from ingest.wire import Raw, read_one
 
 __all__ = ["MAX_EVENT_BYTES", "FactId", "Facts", "Intake", "Receipt", "Verdict"]
+
+logger = logging.getLogger(__name__)
 
 _REMEMBERED = 200_000
 
@@ -150,7 +153,12 @@ class Intake:
         maybe = [fact for fact in facts if fact not in known]
         if self.stored is not None:
             maybe = [fact for fact in maybe if self.stored.may_have(fact)]
-        return known | self.store.known(maybe) if maybe else known
+        try:
+            return known | self.store.known(maybe) if maybe else known
+        except Unavailable as error:
+            # What the log can take is taken: the store keeps one row of each all the same.
+            logger.warning("duplicates are not looked up: %s", error)
+            return known
 
     def _remember(self, facts: Iterable[FactId]) -> None:
         with self._lock:

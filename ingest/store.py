@@ -29,6 +29,8 @@ _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 
 
 _MIGRATION_S = 30
+_PATIENCE = {"connect_timeout": 5, "send_receive_timeout": 60}
+"""Seconds; by default a server that hangs would hold a stop up for five minutes."""
 _INSERT = {
     "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
     "distributed_foreground_insert": 1,
@@ -90,11 +92,12 @@ class Store:
         # A session would let one question of this process wait for another.
         clickhouse_connect.common.set_setting("autogenerate_session_id", False)
         with _boundary("opening"):
-            admin = clickhouse_connect.get_client(dsn=dsn)
+            patience = {} if dsn.startswith("chdb:") else _PATIENCE
+            admin = clickhouse_connect.get_client(dsn=dsn, **patience)
             where = f" ON CLUSTER {cluster}" if cluster else ""
             admin.command(f"CREATE DATABASE IF NOT EXISTS {database}{where}")
             admin.close()
-            client = clickhouse_connect.get_client(dsn=dsn, database=database)
+            client = clickhouse_connect.get_client(dsn=dsn, database=database, **patience)
         store = cls(client, database, cluster)
         store.migrate()
         store.keep(keep)

@@ -35,7 +35,7 @@ def test_every_statement_has_a_form_for_a_cluster_that_the_engine_parses(
     statement: str, store: Store
 ) -> None:
     for form in on_cluster(statement, "west"):
-        assert store.rows(f"EXPLAIN AST {form}"), form
+        assert store.rows("EXPLAIN AST " + form), form
 
 
 def test_a_cluster_replicates_its_tables_and_keeps_duplicates_on_one_shard() -> None:
@@ -78,8 +78,8 @@ def test_facts_are_found_by_user_conversation_and_experiment_within_a_time(
 
 def test_a_fact_stored_twice_is_found_once(intake: Intake, drain: Drain, store: Store) -> None:
     keep(intake, drain, fact(id="a", user="ann"), at=datetime(2026, 11, 1, tzinfo=UTC))
-    for table in ("events", "pointers"):
-        store.command(f"INSERT INTO {table} SELECT * FROM {table}")
+    store.command("INSERT INTO events SELECT * FROM events")
+    store.command("INSERT INTO pointers SELECT * FROM pointers")
     assert [row["id"] for row in store.rows(FIND, kind="user", name="ann", **EVER)] == ["a"]
 
 

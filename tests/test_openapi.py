@@ -1,0 +1,264 @@
+"""The HTTP surface does what its OpenAPI document says, whatever is sent."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from ingest.web import PROBLEM_JSON
+from tests.facts import fact
+from tests.running import Running
+
+CHAT = "/v1/chat/completions"
+"""Answers errors in OpenAI's shape."""
+LINK = "/v1/feedback/links/{token}"
+PROBES = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/")
+_CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+_EXAMPLES = 5
+_FEW = settings(
+    max_examples=_EXAMPLES,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def document(running: Running) -> Document:
+    """Without the header that carries the key: made-up ones would never get past it."""
+    document: Document = running.http.get("/openapi.json").json()
+    for _, _, operation in operations(document):
+        given = operation.get("parameters", [])
+        operation["parameters"] = [each for each in given if each["name"] != "authorization"]
+    return document
+
+
+def operations(document: Document) -> Iterator[tuple[str, str, Document]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield path, method.upper(), operation
+
+
+@pytest.fixture
+def known(running: Running) -> Mapping[str, dict[str, str]]:
+    """One of everything, by the path that shows it."""
+
+    def post(path: str, body: object) -> dict[str, Any]:
+        answer = running.http.post(path, json=body)
+        assert answer.is_success, (path, answer.text)
+        return dict(answer.json())
+
+    post("/v1/events", [fact("turn.submitted", id="e1")])
+    target = {"kind": "turn", "id": "t1"}
+    rating = post("/v1/feedback", {"target": target, "value": True})["id"]
+    link = post("/v1/feedback/links", {"target": target, "rater": "ann"})["url"]
+    for name in ("m1", "m2"):
+        engine = {"url": "http://127.0.0.1:9/v1"}
+        post("/v1/checkpoints", {"id": name, "engine": engine})
+    variants = [{"key": name, "checkpoint": name} for name in ("m1", "m2")]
+    post("/v1/experiments", {"key": "x1", "variants": variants})
+    dataset = post("/v1/datasets", {"format": "kto"})["id"]
+    spare = post("/v1/keys", {"scopes": ["ingest"]})["id"]
+    running.until_stored()
+    until_built(running.http, dataset)
+    return {
+        "/v1/events/{id}": {"id": "e1"},
+        "/v1/feedback/{id}": {"id": rating},
+        LINK: {"token": link.rpartition("/")[2]},
+        "/v1/checkpoints/{id}": {"id": "m1"},
+        "/v1/checkpoints/{id}/alias": {"id": "m1"},
+        "/v1/experiments/{key}": {"key": "x1"},
+        "/v1/experiments/{key}/report": {"key": "x1"},
+        "/v1/experiments/{key}/start": {"key": "x1"},
+        "/v1/experiments/{key}/stop": {"key": "x1"},
+        "/v1/datasets/{id}": {"id": dataset},
+        "/v1/datasets/{id}/files/{name}": {"id": dataset, "name": "manifest.json"},
+        "/v1/keys/{id}": {"id": spare},
+    }
+
+
+def until_built(http: httpx.Client, dataset: str) -> str:
+    """How it ended."""
+    while (status := http.get(f"/v1/datasets/{dataset}").json()["status"]) == "building":
+        threading.Event().wait(0.02)
+    return str(status)
+
+
+class Sender:
+    """Sends made-up cases with a key that has every scope, and notes what was not as documented."""
+
+    def __init__(self, running: Running, document: Document) -> None:
+        self._running = running
+        self._schema = schemathesis.openapi.from_dict(document)
+        self._schema.config.update(base_url=running.url)
+        self.wrong: list[str] = []
+
+    def operations(self) -> Iterator[APIOperation[Any, Any, Any, Any]]:
+        for found in self._schema.get_all_operations():
+            yield found.ok()
+
+    def try_out(
+        self, operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode, **fixed: Any
+    ) -> None:
+        if mode is GenerationMode.NEGATIVE and not operation.body and not operation.query:
+            return  # what could be wrong is the path alone, and that is any text
+        _FEW(given(case=operation.as_strategy(mode, **fixed))(self._send))()
+
+    def _send(self, case: Case) -> None:
+        # A fresh connection: an answer before the whole body was read ends the old one.
+        key = self._running.http.headers["authorization"]
+        answer = case.call(headers={"Authorization": key, "Connection": "close"}, timeout=60)
+        checks = [not_a_server_error] if case.path == CHAT else _CHECKS
+        try:
+            case.validate_response(answer, checks=checks)
+        except FailureGroup as failures:
+            self.wrong += [f"{failures.exceptions}\n{case.as_curl_command()}"]
+        if case.operation.label == "POST /v1/datasets" and answer.status_code == 202:
+            until_built(self._running.http, answer.json()["id"])
+
+
+def test_every_operation_answers_what_its_document_says(
+    running: Running, document: Document
+) -> None:
+    sender = Sender(running, document)
+    for operation in sender.operations():
+        sender.try_out(operation, GenerationMode.POSITIVE)
+        sender.try_out(operation, GenerationMode.NEGATIVE)
+    assert sender.wrong == []
+    assert running.http.get("/v1/keys").status_code == 200
+
+
+def test_what_exists_is_answered_as_its_document_says(
+    running: Running, document: Document, known: Mapping[str, dict[str, str]]
+) -> None:
+    sender = Sender(running, document)
+    # What ends something comes last, so that all else still finds it.
+    found = sorted(sender.operations(), key=lambda each: each.method == "delete")
+    for operation in found:
+        if operation.path in known:
+            names = known[operation.path]
+            sender.try_out(operation, GenerationMode.POSITIVE, path_parameters=names)
+    assert sender.wrong == []
+    assert known.keys() <= document["paths"].keys()
+
+
+HOSTILE = {
+    "half a character as a name": b'{"\\ud800": 1}',
+    "brackets": b"[" * 200_000,
+    "braces": b'{"a":' * 100_000,
+    "closed brackets": b"[" * 50_000 + b"]" * 50_000,
+    "NaN": b"NaN",
+    "5,000 digits": b'{"x": ' + b"9" * 5_000 + b"}",
+    "beyond a double": b'{"x": 1e400}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "no UTF-8": b'{"\xff": 1}',
+    "NUL": b'{"\\u0000": "\\u0000"}',
+    "a byte order mark": b'\xef\xbb\xbf{"a": 1}',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_body_breaks_any_route(running: Running, document: Document, name: str) -> None:
+    for path, method, _ in operations(document):
+        if method != "POST":
+            continue
+        url = path.replace("{", "").replace("}", "")
+        json = {"Content-Type": "application/json"}
+        answer = running.http.post(url, content=HOSTILE[name], headers=json)
+        assert answer.status_code < 500, (path, answer.text)
+        if path == CHAT:
+            assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        elif not answer.is_success:
+            assert answer.headers["content-type"] == PROBLEM_JSON, path
+
+
+def test_a_body_beyond_the_limit_is_refused_by_every_route(
+    running: Running, document: Document
+) -> None:
+    huge = b'{"x": "' + b"x" * (21 << 20) + b'"}'
+    for path, method, operation in operations(document):
+        if method == "POST" and "requestBody" in operation:
+            with httpx.Client(base_url=running.url, headers=running.http.headers) as http:
+                url = path.replace("{", "").replace("}", "")
+                answer = http.post(url, content=huge, headers={"Content-Type": "application/json"})
+            assert answer.status_code == 413, (path, answer.text[:200])
+
+
+def test_a_long_made_up_name_does_not_come_back_whole(running: Running) -> None:
+    answer = running.http.post("/v1/feedback/ask", json={"turn": "t", "k" * 100_000: 1})
+    assert answer.status_code == 422
+    assert len(answer.content) < 2_000
+
+
+def test_without_a_key_every_route_is_closed_but_probes_and_links(
+    running: Running, document: Document
+) -> None:
+    with httpx.Client(base_url=running.url) as stranger:
+        for path, method, _ in operations(document):
+            url = path.replace("{", "").replace("}", "")
+            answer = stranger.request(method, url)
+            assert answer.status_code == (404 if path == LINK else 401), (method, path)
+            if answer.status_code == 401:
+                assert answer.headers["www-authenticate"] == "Bearer"
+        assert {stranger.get(path).status_code for path in PROBES} == {200}
+
+
+@pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", "9" * 400])
+@pytest.mark.parametrize("field", ["alpha", "coverage", "margin", "planned_units", "weight"])
+def test_a_number_beyond_all_bounds_never_makes_a_plan_that_cannot_be_read(
+    running: Running, field: str, number: str
+) -> None:
+    weight = f', "weight": {number}' if field == "weight" else ""
+    guardrails = f'[{{"metric": "thumbs_net", "margin": {number if field == "margin" else 0}}}]'
+    plan = (
+        f'{{"key": "x1", "metrics": {{"guardrails": {guardrails}}}, "variants": '
+        f'[{{"key": "a", "checkpoint": "m1"{weight}}}, {{"key": "b", "checkpoint": "m2"}}]'
+        + (f', "{field}": {number}' if field not in {"weight", "margin"} else "")
+        + "}"
+    )
+    json = {"Content-Type": "application/json"}
+    answer = running.http.post("/v1/experiments", content=plan, headers=json)
+    assert answer.status_code in {201, 422}, answer.text
+    assert running.http.get("/v1/experiments").status_code == 200
+
+
+_FAR = ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "0999-01-01T00:00:00Z",
+        "1899-12-31T00:00:00Z", "2300-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00")  # fmt: skip
+
+
+@pytest.mark.parametrize("time", _FAR)
+def test_a_time_that_no_clock_shows_breaks_no_question(
+    running: Running, known: Mapping[str, dict[str, str]], document: Document, time: str
+) -> None:
+    for path, method, operation in operations(document):
+        url = path.format(**known.get(path, {"id": "x", "token": "x"}))
+        for each in operation.get("parameters", []):
+            if "date-time" in str(each) and method == "GET":
+                answer = running.http.get(url, params={each["name"]: time})
+                assert answer.status_code in {200, 422}, (path, answer.text)
+    window = {"since": time, "until": time}
+    answer = running.http.post("/v1/datasets", json={"format": "sft", "filter": window})
+    assert answer.status_code == 422 or until_built(running.http, answer.json()["id"]) == "ready"
