@@ -29,7 +29,7 @@ _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 
 
 _MIGRATION_S = 30
-_PATIENCE = {"connect_timeout": 5, "send_receive_timeout": 60}
+_PATIENCE: dict[str, Any] = {"connect_timeout": 5, "send_receive_timeout": 60}
 """Seconds; by default a server that hangs would hold a stop up for five minutes."""
 _INSERT = {
     "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
@@ -92,7 +92,7 @@ class Store:
         # A session would let one question of this process wait for another.
         clickhouse_connect.common.set_setting("autogenerate_session_id", False)
         with _boundary("opening"):
-            patience = {} if dsn.startswith("chdb:") else _PATIENCE
+            patience: dict[str, Any] = {} if dsn.startswith("chdb:") else _PATIENCE
             admin = clickhouse_connect.get_client(dsn=dsn, **patience)
             where = f" ON CLUSTER {cluster}" if cluster else ""
             admin.command(f"CREATE DATABASE IF NOT EXISTS {database}{where}")
