@@ -80,7 +80,8 @@ def test_the_samples_undos_are_those_a_reader_of_the_file_finds(
     evidence = [fact for row in found if not row["label"] for fact in row["evidence"]]
     assert len(evidence) == undos == 17
     answers = {row["completion"][0]["content"] for row in found}
-    assert all(answer in SAMPLE.read_text() for answer in answers)
+    parts = [part for answer in answers for part in re.split(r"\[REDACTED:\w+\]", answer)]
+    assert all(part in SAMPLE.read_text() for part in parts)
 
 
 def test_content_without_consent_for_training_never_reaches_a_row(
