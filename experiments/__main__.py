@@ -13,7 +13,8 @@ from ingest.store import Store
 
 
 def room(settings: Settings) -> None:
-    store, control = Store.open(settings.store), open_control(settings.control)
+    store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
+    control = open_control(settings.control)
     api = ExperimentsApi(Experiments(control), store, Keys(control, settings.rate))
     app = create_app(
         "Thumbwheel experiments",

@@ -5,13 +5,15 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 
 from ingest.app import alone, create_app, serve, settle
 from ingest.drain import GROUP, Drain
-from ingest.log import open_log
+from ingest.log import Log, open_log
 from ingest.room import Ingest
 from ingest.settings import Settings
 from ingest.store import Store
+from ingest.watch import Batches, drain_meters
 
 
 def api(settings: Settings) -> None:
@@ -27,14 +29,16 @@ def api(settings: Settings) -> None:
         upkeep = room.upkeep()
         beside = threading.Thread(target=upkeep.run, name="upkeep")
         beside.start()
-        serve(app, settings)
-        upkeep.stop.set()
-        beside.join()
-        room.erasures.close()
+        try:
+            serve(app, settings)
+        finally:
+            upkeep.stop.set()
+            beside.join()
+            room.erasures.close()
 
 
-def drain(settings: Settings) -> None:
-    """Moves facts from log to store until asked to stop."""
+def drain(settings: Settings, *, watched: bool = False) -> None:
+    """Moves facts from log to store until asked to stop; `watched`, its port shows how it goes."""
     stop = threading.Event()
     for asked in (signal.SIGTERM, signal.SIGINT):
         signal.signal(asked, lambda *_: stop.set())
@@ -42,10 +46,32 @@ def drain(settings: Settings) -> None:
     store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
     consumer = log.consumer(GROUP)
     settle()
-    Drain(consumer, store, stop=stop).run()
+    job = Drain(consumer, store, stop=stop)
+    if watched:
+        _watched(job, log, settings)
+    else:
+        job.run()
     consumer.close()
     store.close()
     log.close()
+
+
+def _watched(job: Drain, log: Log, settings: Settings) -> None:
+    job.watch = batches = Batches()
+    thread = threading.Thread(target=job.run, name="drain")
+    app = create_app(
+        "Thumbwheel drain",
+        [],
+        ready={"log": lambda: log.lag(GROUP)},
+        meters=drain_meters(job),
+        collectors=batches.collectors,
+    )
+    thread.start()
+    try:
+        serve(app, settings)
+    finally:
+        job.stop.set()
+        thread.join()
 
 
 def main() -> int:
@@ -55,7 +81,7 @@ def main() -> int:
         parser.add_argument(f"--{name}", help=f"default THUMBWHEEL_{name.upper()}")
     arguments = vars(parser.parse_args())
     half = arguments.pop("half")
-    room = api if half == "api" else drain
+    room = api if half == "api" else partial(drain, watched=arguments["port"] is not None)
     return alone(f"ingest {half}", room, Settings.of(os.environ, **arguments))
 
 

@@ -12,6 +12,7 @@ from ingest import _otlp
 from ingest._continue import facts_of as facts_of_report
 from ingest._continue import posted
 from ingest._otlp_spans import facts_of as facts_of_span
+from ingest.api import answer
 from ingest.errors import BadInput, WrongType
 from ingest.events import Consent
 from ingest.intake import Intake, Verdict
@@ -79,12 +80,7 @@ class DoorsApi:
             event = posted(raw.value, consent=x_thumbwheel_consent, user=x_thumbwheel_user or None)
             batch = [_raw(fact) for fact in facts_of_report(event)]
             receipt = await run_in_threadpool(self._intake.take, batch, trusted=False)
-            results = [
-                {"id": v.id, "status": v.status} | ({"reason": v.reason} if v.reason else {})
-                for v in receipt.results
-            ]
-            counts = {s: receipt.count(s) for s in ("accepted", "duplicate", "rejected")}
-            return {"results": results, **counts, "position": receipt.position}
+            return answer(receipt)
 
         return report
 

@@ -17,7 +17,7 @@ from ingest._mentions import Mentions
 from ingest._ownership import Ownership
 from ingest.control import utc_now
 from ingest.drain import GROUP
-from ingest.errors import Unavailable
+from ingest.errors import ThumbwheelError, Unavailable
 from ingest.log import Log
 from ingest.settings import Settings
 from ingest.store import Store
@@ -125,8 +125,9 @@ class Erasures:
                     if self._carry_out(job):
                         job = None
                     failures = 0
-                except Unavailable as error:
+                except ThumbwheelError as error:
                     self._note(job, error.detail, failures)
+                    job = None  # it may be another server's by now
                     self._stop.wait(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
                     failures += 1
 

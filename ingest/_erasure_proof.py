@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -166,7 +167,7 @@ class Search:
                 with files.open(file, "rb") as stream:
                     read, found = _contents(file)(self.mentions, stream)
                 size, hits = size + read, hits + found
-        except OSError as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             raise Unavailable(f"{name}: reading failed") from error
         return Place(
             f"{name}: folder", "every byte searched, packed files unpacked", "bytes", size, hits

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from ingest import feedback
 from ingest._audit import Audit
 from ingest.control import METADATA, reading, utc_now, writing
-from ingest.errors import NotFound
+from ingest.errors import NotFound, Unavailable
 
 Stage = Literal[
     "drain", "collect", "blobs", "store", "feedback", "log", "derived", "proof", "forget"
@@ -247,11 +247,11 @@ class Book:
         texts = {name: json.dumps(found[name]) for name in ("derived", "proof") if name in found}
         counts = job.counts | {name: each for name, each in found.items() if name not in texts}
         stage = STAGES[STAGES.index(job.stage) + 1]
-        connection.execute(
-            update(_ERASURES)
-            .where(_ERASURES.c.id == job.id)
-            .values(stage=stage, counts=json.dumps(counts), problem=None, **texts)
-        )
+        mine = (_ERASURES.c.id == job.id) & (_ERASURES.c.stage == job.stage)
+        change = update(_ERASURES).where(mine, _ERASURES.c.state == "running")
+        values = {"stage": stage, "counts": json.dumps(counts), "problem": None, **texts}
+        if connection.execute(change.values(**values)).rowcount == 0:
+            raise Unavailable("another server carries this erasure out")
         job.stage, job.counts = stage, counts
 
 

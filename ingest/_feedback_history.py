@@ -74,6 +74,8 @@ class FeedbackHistory:
             raise NotFound(f"no feedback {feedback_id} is queryable yet")
         key = keys[0] | {"name": "thumb" if keys[0]["name"] == "user_vote" else keys[0]["name"]}
         words = self.store.rows(_WORDS, **key)
+        if not words:  # the store's clock is behind
+            raise NotFound(f"no feedback {feedback_id} is queryable yet")
         current = self.store.rows(_CURRENT, **key)
         now = current[0] if current else {"value": None, "label": None, **_newest(words)}
         joined = self.store.rows(_JOINED, kind=key["kind"], target=key["target"])

@@ -34,7 +34,7 @@ def judge(raw: Raw, *, trusted: bool) -> FactId | Verdict:
     try:
         event = parse(wire)
     except ValidationError as error:
-        return _rejected(raw, "field", _explain(error))
+        return _rejected(raw, "field", explain(error))
     if problem := _consent_problem(wire):
         return _rejected(raw, "consent", problem)
     if not trusted and wire["type"] in SERVER_TYPES:
@@ -78,7 +78,7 @@ def _consent_problem(wire: Mapping[str, Any]) -> str | None:
     )
 
 
-def _explain(error: ValidationError) -> str:
+def explain(error: ValidationError) -> str:
     """The wrong fields in plain words, at most three."""
     problems = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False)[:3]:

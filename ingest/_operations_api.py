@@ -14,6 +14,7 @@ from ingest.web import Asker, requires
 MAX_RATE = 100_000
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC)
 
+_Before = Annotated[int | None, Query(ge=0, lt=2**63)]
 _Limit = Annotated[int, Query(ge=1, le=1_000)]
 _After = Annotated[str, Query(description="`after` of the last answer")]
 
@@ -88,7 +89,7 @@ class OperationsApi:
     def revoke_key(self, id: str, who: Asker) -> None:
         self._keys.revoke(id, by=who.key_id)
 
-    def audit(self, limit: _Limit = 100, before: int | None = None) -> dict[str, Any]:
+    def audit(self, limit: _Limit = 100, before: _Before = None) -> dict[str, Any]:
         """What operators did, newest first; `next` is the `before` of the following page."""
         entries = self._keys.audit.newest(limit=limit, before=before)
         following = entries[-1]["number"] if len(entries) == limit else None

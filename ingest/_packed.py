@@ -50,18 +50,27 @@ def pack(facts: Sequence[Raw], received_at: datetime, sent_at: datetime | None) 
 def unpack(value: bytes) -> Packed:
     """The inverse of `pack`. Raises: ValueError, KeyError or TypeError for other bytes."""
     head, _, body = value.decode().partition("\n")
-    said: dict[str, Any] = json.loads(head)
-    sent_at = said["sent_at"]
+    try:
+        said: dict[str, Any] = json.loads(head)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     lengths = said.get("lengths", ())
     if sum(lengths) + len(lengths) + 1 != len(body):
         lengths = ()  # not ours: it is read like what a stranger sends
     return Packed(
-        datetime.fromisoformat(said["received_at"]),
-        datetime.fromisoformat(sent_at) if sent_at else None,
+        _aware(said["received_at"]),
+        _aware(said["sent_at"]) if said["sent_at"] else None,
         body,
         lengths,
         frozenset(said.get("odd", ())),
     )
+
+
+def _aware(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError("a time without its zone")
+    return time
 
 
 def _plain(text: str) -> Raw:

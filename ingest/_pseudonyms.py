@@ -1,6 +1,7 @@
 """Users under other names: facts still join by user, and only who has the key can tell who it is."""
 
 import hmac
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class Pseudonyms:
     def _edits(self, raw: Raw, said: Iterable[_Said]) -> list[Edit]:
         data = _data(raw)
         of_user = data.get("unit_type") == "user"
-        users = {raw.value.get("user"), data.get("unit") if of_user else None} - {None}
+        users = [raw.value.get("user"), data.get("unit") if of_user else None]
         edits = []
         for each in said:
             if each.name == "source":
@@ -97,7 +98,7 @@ class Pseudonyms:
                 is_key = each.name == "rater" and each.value.startswith("key:")
                 new = each.value if is_key else self.of(each.value)
             if new != each.value:
-                edits.append(Edit(each.start, each.end, f'"{new}"'))
+                edits.append(Edit(each.start, each.end, json.dumps(new, ensure_ascii=False)))
         return edits
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from ingest._judge import explain
 from ingest._packed import Packed, unpack
 from ingest.errors import Unreadable
 from ingest.events import conversation_of, parse
@@ -27,7 +28,7 @@ _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 """What the store's clock column can hold; the body keeps what the client said."""
 _TOLERANCE = timedelta(minutes=5)
 
-DeadRow = tuple[str, int, str, str | bytes]
+DeadRow = tuple[str, int, str, bytes]
 
 
 class Placed(NamedTuple):
@@ -39,7 +40,7 @@ class Placed(NamedTuple):
     def dead(self, reason: str) -> DeadRow:
         """The same as a dead letter."""
         named = dict(zip(COLUMNS, self.row, strict=True))
-        return named["position"], self.fact, reason, named["raw"] or named["body"]
+        return named["position"], self.fact, reason, (named["raw"] or named["body"]).encode()
 
 
 class Rows(NamedTuple):
@@ -70,7 +71,8 @@ def _add(rows: Rows, record: Record) -> None:
         packed = unpack(record.value)
         facts = list(packed.facts())
     except (Unreadable, ValueError, KeyError, TypeError) as error:
-        rows.dead.append((where, WHOLE_RECORD, f"not a record of ours: {error}", record.value))
+        reason = f"not a record of ours: {type(error).__name__}"
+        rows.dead.append((where, WHOLE_RECORD, reason, record.value))
         return
     context = _context(packed, where)
     for index, fact in enumerate(facts):
@@ -80,8 +82,10 @@ def _add(rows: Rows, record: Record) -> None:
                 # refuse its whole batch.
                 parse(fact.clean)
             rows.events.append(Placed(_row(fact, context), index))
-        except (ValidationError, ValueError, KeyError, TypeError, AttributeError) as error:
-            rows.dead.append((where, index, f"not a fact: {error}", fact.text.encode()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # Its own words would quote what was sent, and a list of letters shows reasons.
+            reason = explain(error) if isinstance(error, ValidationError) else type(error).__name__
+            rows.dead.append((where, index, f"not a fact: {reason}", fact.text.encode()))
 
 
 def _context(packed: Packed, where: str) -> _Context:

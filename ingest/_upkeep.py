@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ingest._blobs import Blobs
 from ingest._known import Known
 from ingest.drain import GROUP
-from ingest.errors import Unavailable
+from ingest.errors import ThumbwheelError
 from ingest.intake import Intake
 from ingest.log import Log
 from ingest.store import Store
@@ -40,7 +40,7 @@ class Upkeep:
         while True:
             try:
                 self.turn()
-            except Unavailable as error:
+            except ThumbwheelError as error:
                 logger.warning("upkeep waits: %s", error.detail)
             if self.stop.wait(_EVERY_S):
                 return

@@ -1,8 +1,6 @@
 """HTTP intake: facts."""
 
-import json
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import orjson
@@ -10,6 +8,7 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from ingest._listing import as_stored
 from ingest.errors import Conflict, NotFound, TooLarge, WrongType
 from ingest.intake import FactId, Intake, Receipt
 from ingest.keys import Keys, Principal
@@ -27,7 +26,7 @@ class AuditedFact(BaseModel):
     id: str
 
 
-class Audit(BaseModel):
+class AuditQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     facts: Annotated[list[AuditedFact], Field(min_length=1, max_length=10_000)]
@@ -67,7 +66,7 @@ class IngestApi:
 
         return accept
 
-    def audit(self, question: Audit) -> dict[str, Any]:
+    def audit(self, question: AuditQuestion) -> dict[str, Any]:
         """Which of these facts are queryable, and whether each is there once."""
         counts = self._store.counts([FactId(each.source, each.id) for each in question.facts])
         wanted = {(each.source, each.id): each.model_dump() for each in question.facts}
@@ -85,16 +84,7 @@ class IngestApi:
             raise NotFound(f"no event {id} is queryable yet")
         if len(found) > 1:
             raise Conflict(f"several sources have an event {id}; add ?source=…")
-        row = found[0]
-        extra = {
-            "received_at": _utc(row["received_at"]),
-            "sent_at": _utc(row["sent_at"]),
-            "clock": row["clock"] or None,
-            "position": row["position"],
-        }
-        # The event's own text goes out as it came in; re-encoding could change its bytes.
-        text = row["text"].rstrip()[:-1] + "," + json.dumps(extra)[1:]
-        return Response(text, media_type="application/json")
+        return Response(as_stored(found[0]), media_type="application/json")
 
 
 _BODY = {
@@ -136,7 +126,3 @@ def answer(receipt: Receipt) -> dict[str, Any]:
         "rejected": counts["rejected"],
         "position": receipt.position,
     }
-
-
-def _utc(time: datetime | None) -> str | None:
-    return time.replace(tzinfo=UTC).isoformat() if time else None

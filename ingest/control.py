@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event, inspect
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.schema import CreateColumn
 
 from ingest.errors import BadInput, Unavailable
@@ -95,5 +96,5 @@ def _begin_immediate(engine: Engine) -> None:
 def _boundary() -> Iterator[None]:
     try:
         yield
-    except OperationalError as error:
-        raise Unavailable(f"control database: {error.orig}") from error
+    except (OperationalError, InterfaceError, PoolTimeout) as error:
+        raise Unavailable(f"control database: {getattr(error, 'orig', error)}") from error

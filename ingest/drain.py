@@ -74,7 +74,7 @@ class Drain:
             try:
                 self._turn()
                 failures = 0
-            except Unavailable as error:
+            except (Unavailable, Refused) as error:
                 pause = self.pauses_s[min(failures, len(self.pauses_s) - 1)]
                 failures += 1
                 log.warning("drain waits %.1f s: %s", pause, error)

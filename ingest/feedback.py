@@ -13,7 +13,7 @@ from sqlalchemy import Column, Connection, Engine, Integer, String, Table, inser
 
 from ingest._editor_facts import Target
 from ingest.control import METADATA, utc_now, writing
-from ingest.errors import BadInput, Conflict, NotFound, Unavailable
+from ingest.errors import BadInput, Conflict, NotFound, ThumbwheelError, Unavailable
 from ingest.events import SCHEMA_URI, Consent
 from ingest.intake import Intake
 
@@ -126,7 +126,7 @@ class Feedback:
     def _keep(self, words: Sequence[_Word]) -> None:
         """Each word has its outcome; those that were taken are durable."""
         answers: list[Given | Conflict] = []
-        failed = Unavailable("feedback: interrupted")
+        failed: ThumbwheelError = Unavailable("feedback: interrupted")
         try:
             with writing(self.engine) as connection:
                 facts: list[Mapping[str, Any]] = []
@@ -140,6 +140,11 @@ class Feedback:
                     word.given.set_exception(answer)
         except Unavailable as error:
             failed = error
+        except BadInput as error:
+            failed = error
+            if len(words) > 1:  # one of them: the others are as good as alone
+                for word in words:
+                    self._keep([word])
         finally:
             for word in words:
                 if not word.given.done():

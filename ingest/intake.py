@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 from ingest._judge import MAX_EVENT_BYTES, Status, Verdict, judge, judge_kept
 from ingest._known import FactId, Known
 from ingest._packed import pack, unpack
-from ingest.errors import Unavailable, Unreadable
+from ingest.errors import BadInput, Unavailable, Unreadable
 from ingest.events import key_of
 from ingest.log import Consumer, Entry, Log
 from ingest.wire import Raw, read_one
@@ -23,6 +24,7 @@ __all__ = ["MAX_EVENT_BYTES", "FactId", "Facts", "Intake", "Receipt", "Verdict"]
 logger = logging.getLogger(__name__)
 
 _REMEMBERED = 200_000
+_UNASKED_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Intake:
     stored: Known | None = field(default=None, init=False)
     """Of a store that nobody else fills: without it every new fact is looked up there."""
     _seen: OrderedDict[FactId, None] = field(default_factory=OrderedDict, init=False)
+    _ask_at: float = field(default=0.0, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def take(
@@ -70,16 +73,20 @@ class Intake:
         sent_at: datetime | None = None,
         trusted: bool = True,
         look_up: bool = True,
+        remembered: bool = True,
     ) -> Receipt:
         """Every accepted event is in the log when this returns.
 
         Who is not `trusted` cannot bring facts that only a server mints. Without `look_up` only
         facts taken lately are known as duplicates; the store keeps one row of each all the same.
+        Without `remembered` only what the store has is a duplicate.
 
         Raises: Unavailable when the log did not take them; then nothing of the batch was taken.
         """
         judged = [self._judge(raw, trusted) for raw in batch]
-        known = self._known([each for each in judged if isinstance(each, FactId)], look_up)
+        known = self._known(
+            [each for each in judged if isinstance(each, FactId)], look_up, remembered
+        )
         fresh: dict[FactId, Raw] = {}
         for each, raw in zip(judged, batch, strict=True):
             if isinstance(each, FactId) and each not in known:
@@ -98,10 +105,15 @@ class Intake:
         return Receipt(tuple(results), position)
 
     def take_own(self, *facts: Mapping[str, Any]) -> Receipt:
-        """As `take`, for facts that this server minted itself."""
+        """As `take`, for facts that this server minted itself.
+
+        Raises: BadInput when a name that a client gave may not be kept; Unavailable.
+        """
         own = [read_one(json.dumps(fact, separators=(",", ":")).encode()) for fact in facts]
         receipt = self.take(own, look_up=False)
         for verdict in receipt.results:
+            if verdict.kind == "content":
+                raise BadInput(verdict.reason or "")
             if verdict.status == "rejected":
                 raise ValueError(f"this server minted a fact it refuses: {verdict.reason}")
         return receipt
@@ -145,18 +157,22 @@ class Intake:
         self._remember(fact for fact in fresh if fact not in refused)
         return refused, position
 
-    def _known(self, facts: Sequence[FactId], look_up: bool) -> set[FactId]:
+    def _known(self, facts: Sequence[FactId], look_up: bool, remembered: bool) -> set[FactId]:
         with self._lock:
-            known = {fact for fact in facts if fact in self._seen}
+            known = {fact for fact in facts if remembered and fact in self._seen}
         if not look_up:
             return known
         maybe = [fact for fact in facts if fact not in known]
         if self.stored is not None:
             maybe = [fact for fact in maybe if self.stored.may_have(fact)]
+        if not maybe or time.monotonic() < self._ask_at:
+            return known
         try:
-            return known | self.store.known(maybe) if maybe else known
+            return known | self.store.known(maybe)
         except Unavailable as error:
-            # What the log can take is taken: the store keeps one row of each all the same.
+            # What the log can take is taken: the store keeps one row of each all the same. A store
+            # that hangs must not hold up every request.
+            self._ask_at = time.monotonic() + _UNASKED_S
             logger.warning("duplicates are not looked up: %s", error)
             return known
 

@@ -49,6 +49,7 @@ class Ingest:
     intake: Intake
     ratings: FeedbackHistory
     erasures: Erasures
+    doors: DoorsApi
 
     @classmethod
     @contextmanager
@@ -71,12 +72,14 @@ class Ingest:
         refine = Refine(pseudonyms, Secrets(), blobs)
         store.restore = refine.blobs.restore
         intake = Intake(log, store, refine, pseudonyms.of_source)
+        keys = Keys(control, settings.rate)
         return cls(
             settings=settings,
             log=log,
             store=store,
             control=control,
-            keys=Keys(control, settings.rate),
+            keys=keys,
+            doors=DoorsApi(intake, keys),
             refine=refine,
             intake=intake,
             ratings=FeedbackHistory(store),
@@ -93,7 +96,7 @@ class Ingest:
             LinksApi(feedback, links, self.keys).router(),
             HistoryApi(self.ratings, self.keys).router(),
             AskApi(sampler, self.keys).router(),
-            DoorsApi(self.intake, self.keys).router(),
+            self.doors.router(),
             ErasureApi(self.erasures, self.keys).router(),
             OperationsApi(self.keys, self.letters, Listing(self.store)).router(),
         ]
@@ -116,13 +119,21 @@ class Ingest:
         }
 
     def meters(self) -> list[Meter]:
-        return meters_of(
-            self.intake,
-            self.log,
-            letters=self.letters,
-            feedback=self.ratings,
-            redactions=self.refine.secrets.counts,
-        )
+        return [
+            *meters_of(
+                self.intake,
+                self.log,
+                letters=self.letters,
+                feedback=self.ratings,
+                redactions=self.refine.secrets.counts,
+            ),
+            Meter(
+                "thumbwheel_spans",
+                "OTLP spans since start: taken, refused, or left out for having nothing of gen_ai.",
+                lambda: dict(self.doors.spans),
+                label="result",
+            ),
+        ]
 
     def _control_answers(self) -> None:
         with reading(self.control) as connection:

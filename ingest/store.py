@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +29,8 @@ _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 
 
 _MIGRATION_S = 30
+_MOST_ASKED = 30_000
+"""Characters, each of which may be three bytes, quoted and in a url."""
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "send_receive_timeout": 60}
 """Seconds; by default a server that hangs would hold a stop up for five minutes."""
 _INSERT = {
@@ -61,6 +63,18 @@ def _exact(value: object) -> object:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     return value
+
+
+def _askable(ids: Sequence[FactId]) -> Iterator[Sequence[FactId]]:
+    """Parts that a server takes as one bound value: it refuses more than 128 KiB."""
+    first = size = 0
+    for number, fact in enumerate(ids):
+        size += max(len(fact.source), len(fact.id)) + 4
+        if size > _MOST_ASKED:
+            yield ids[first:number]
+            first, size = number, 0
+    if first < len(ids):
+        yield ids[first:]
 
 
 @dataclass
@@ -141,7 +155,9 @@ class Store:
         wanted = lifetimes(keep)
         with _boundary("setting how long facts are kept"):
             for table in ("events", "pointers"):
-                had = self._client.command(f"SHOW CREATE TABLE {table}")
+                had = self._client.command(
+                    f"SHOW CREATE TABLE {table}{'_local' if self._cluster else ''}"
+                )
                 if wanted:
                     self._run(f"ALTER TABLE {table} MODIFY TTL {wanted}")
                 elif "\\nTTL " in str(had):
@@ -150,6 +166,11 @@ class Store:
     def _run(self, statement: str) -> None:
         for each in on_cluster(statement, self._cluster):
             self._client.command(each)
+
+    @property
+    def _asking(self) -> dict[str, Any]:
+        """A table over all shards may be asked within a question to another."""
+        return {"distributed_product_mode": "global"} if self._cluster else {}
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
@@ -171,7 +192,8 @@ class Store:
         """The answer to a question; values are bound as `{name:Type}`. Raises: Unavailable."""
         with _boundary("reading"):
             bound = {name: _exact(value) for name, value in parameters.items()}
-            return list(self._client.query(sql, parameters=bound).named_results())
+            answer = self._client.query(sql, parameters=bound, settings=self._asking)
+            return list(answer.named_results())
 
     def command(self, sql: str, **parameters: object) -> None:
         """The statement has been carried out, mutations included. Raises: Unavailable."""
@@ -189,14 +211,18 @@ class Store:
         return self._count(ids, "events FINAL")
 
     def _count(self, ids: Sequence[FactId], table: str) -> dict[FactId, int]:
-        rows = self.rows(
+        sql = (
             f"SELECT source, id, count() AS n FROM {table} "
             "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)}) "
-            "GROUP BY source, id",
-            sources=[fact.source for fact in ids],
-            ids=[fact.id for fact in ids],
+            "GROUP BY source, id"
         )
-        return {FactId(row["source"], row["id"]): row["n"] for row in rows}
+        found: dict[FactId, int] = {}
+        for part in _askable(ids):
+            rows = self.rows(
+                sql, sources=[fact.source for fact in part], ids=[fact.id for fact in part]
+            )
+            found |= {FactId(row["source"], row["id"]): row["n"] for row in rows}
+        return found
 
     def hashes(self) -> Iterator[Hashes]:
         """Of all facts, block by block, as `Known` wants them. Raises: Unavailable."""
@@ -209,7 +235,7 @@ class Store:
             for block in blocks:
                 yield np.asarray(block, dtype=np.uint64)
 
-    def events(self, id: str, *, source: str | None = None) -> list[Mapping[str, Any]]:
+    def events(self, id: str, *, source: str | None = None) -> list[dict[str, Any]]:
         """Stored facts with this id: one, unless several sources chose the same id."""
         found = self.rows(
             "SELECT source, received_at, sent_at, clock, position, if(raw = '', body, raw) AS text "

@@ -143,10 +143,16 @@ def _unzstd(body: bytes, limit: int) -> bytes:
     try:
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body) as reader:
             data = reader.read(limit + 1)
-        whole = zstandard.frame_content_size(body) in (-1, len(data))
+        whole = len(data) > limit or _is_one_frame(body)
     except zstandard.ZstdError as error:
         raise Unreadable("the body is not zstd") from error
     return _within(data, limit, whole=whole)
+
+
+def _is_one_frame(body: bytes) -> bool:
+    frame = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+    frame.decompress(body)  # no more than the limit, as the caller has found
+    return frame.eof and not frame.unused_data
 
 
 def _within(data: bytes, limit: int, *, whole: bool) -> bytes:

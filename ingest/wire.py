@@ -127,12 +127,12 @@ class _Reader:
             return Raw(text[at:end], None, _TOO_DEEP), end
         own = text[at:end]
         problem = None
+        if own.count("[") + own.count("{") > MAX_DEPTH and _depth(own) > MAX_DEPTH:
+            return Raw(own, None, _TOO_DEEP), end
         if self._not_json:
             problem = f"{self._not_json} is not JSON; leave the field out"
         elif self._twice is not None:
             problem = f"{self._twice[:80]!r} appears twice; send each attribute once"
-        elif own.count("[") + own.count("{") > MAX_DEPTH and _depth(own) > MAX_DEPTH:
-            problem = _TOO_DEEP
         plain = not self._odd and "\\ud" not in own and "\\uD" not in own
         return Raw(own, value, problem, plain=plain), end
 

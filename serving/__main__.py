@@ -7,34 +7,27 @@ import httpx
 
 from experiments.registry import Experiments
 from ingest.app import alone, create_app, serve
-from ingest.control import open_control
-from ingest.drain import GROUP
-from ingest.intake import Intake
-from ingest.keys import Keys
-from ingest.log import open_log
+from ingest.room import Ingest
 from ingest.settings import Settings
-from ingest.store import Store
 from serving.api import ServingApi
 from serving.checkpoints import Checkpoints
 from serving.gateway import Gateway
 
 
 def room(settings: Settings) -> None:
-    log, store = open_log(settings.log), Store.open(settings.store)
-    control = open_control(settings.control)
-    checkpoints = Checkpoints(control)
-    gateway = Gateway(checkpoints, Experiments(control), Intake(log, store), httpx.AsyncClient())
-    api = ServingApi(gateway, checkpoints, Keys(control, settings.rate))
-    app = create_app(
-        "Thumbwheel serving",
-        [api.router()],
-        ready={"log": lambda: log.lag(GROUP)},
-        origins=settings.origins,
-    )
-    serve(app, settings)
-    control.dispose()
-    store.close()
-    log.close()
+    # The whole room of facts: what serving mints goes through the same door as what editors send.
+    with Ingest.open(settings) as facts:
+        http = httpx.AsyncClient()
+        checkpoints = Checkpoints(facts.control)
+        gateway = Gateway(checkpoints, Experiments(facts.control), facts.intake, http)
+        app = create_app(
+            "Thumbwheel serving",
+            [ServingApi(gateway, checkpoints, facts.keys).router()],
+            ready=facts.checks(),
+            origins=settings.origins,
+        )
+        app.router.add_event_handler("shutdown", http.aclose)
+        serve(app, settings)
 
 
 if __name__ == "__main__":

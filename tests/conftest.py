@@ -39,13 +39,28 @@ def store_dsn(tmp_path_factory: pytest.TempPathFactory) -> str:
     return os.environ.get("CLICKHOUSE_URL") or f"chdb://{tmp_path_factory.mktemp('store')}"
 
 
+@pytest.fixture(scope="session")
+def spare_stores() -> Iterator[list[Store]]:
+    """Empty ones that earlier tests have left: to empty tables costs less than to make them."""
+    spare: list[Store] = []
+    yield spare
+    for store in spare:
+        store.drop()
+
+
 @pytest.fixture
-def store(store_dsn: str) -> Iterator[Store]:
+def store(store_dsn: str, spare_stores: list[Store]) -> Iterator[Store]:
     """A store with a database of the test's own."""
-    name = f"t_{uuid4().hex}"
-    store = Store.open(store_dsn, database=name)
+    store = spare_stores.pop() if spare_stores else a_store(store_dsn)
     yield store
-    store.drop()
+    for table in ("events", "pointers", "dead_letters", "dead_letter_replays"):
+        store.command("TRUNCATE TABLE " + table)
+    store.restore = str
+    spare_stores.append(store)
+
+
+def a_store(dsn: str) -> Store:
+    return Store.open(dsn, database=f"t_{uuid4().hex}")
 
 
 @pytest.fixture

@@ -2,15 +2,18 @@
 
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import product
+from json import dumps
 from typing import Any
 
 import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis import APIOperation, Case, CheckFunction, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.failures import FailureGroup
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -26,7 +29,7 @@ CHAT = "/v1/chat/completions"
 """Answers errors in OpenAI's shape."""
 LINK = "/v1/feedback/links/{token}"
 PROBES = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/")
-_CHECKS = [
+_CHECKS: list[CheckFunction] = [
     not_a_server_error,
     status_code_conformance,
     content_type_conformance,
@@ -117,20 +120,21 @@ class Sender:
 
     def operations(self) -> Iterator[APIOperation[Any, Any, Any, Any]]:
         for found in self._schema.get_all_operations():
+            assert isinstance(found, Ok), found
             yield found.ok()
 
     def try_out(
         self, operation: APIOperation[Any, Any, Any, Any], mode: GenerationMode, **fixed: Any
     ) -> None:
-        if mode is GenerationMode.NEGATIVE and not operation.body and not operation.query:
+        if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
             return  # what could be wrong is the path alone, and that is any text
         _FEW(given(case=operation.as_strategy(mode, **fixed))(self._send))()
 
-    def _send(self, case: Case) -> None:
+    def _send(self, case: Case[Any]) -> None:
         # A fresh connection: an answer before the whole body was read ends the old one.
         key = self._running.http.headers["authorization"]
         answer = case.call(headers={"Authorization": key, "Connection": "close"}, timeout=60)
-        checks = [not_a_server_error] if case.path == CHAT else _CHECKS
+        checks = _CHECKS[:1] if case.path == CHAT else _CHECKS
         try:
             case.validate_response(answer, checks=checks)
         except FailureGroup as failures:
@@ -180,30 +184,26 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_no_body_breaks_any_route(running: Running, document: Document, name: str) -> None:
+def test_no_body_breaks_any_route(running: Running, document: Document) -> None:
+    json = {"Content-Type": "application/json", "Connection": "close"}
     for path, method, _ in operations(document):
-        if method != "POST":
-            continue
-        url = path.replace("{", "").replace("}", "")
-        json = {"Content-Type": "application/json"}
-        answer = running.http.post(url, content=HOSTILE[name], headers=json)
-        assert answer.status_code < 500, (path, answer.text)
-        if path == CHAT:
-            assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
-        elif not answer.is_success:
-            assert answer.headers["content-type"] == PROBLEM_JSON, path
+        for name, body in HOSTILE.items() if method == "POST" else ():
+            answer = running.http.post(path, content=body, headers=json)
+            assert answer.status_code < 500, (path, name, answer.text)
+            if path == CHAT:
+                assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+            elif not answer.is_success:
+                assert answer.headers["content-type"] == PROBLEM_JSON, (path, name)
 
 
 def test_a_body_beyond_the_limit_is_refused_by_every_route(
     running: Running, document: Document
 ) -> None:
-    huge = b'{"x": "' + b"x" * (21 << 20) + b'"}'
+    huge = b'{"x": "' + b"x" * (24 << 20) + b'"}'
     for path, method, operation in operations(document):
         if method == "POST" and "requestBody" in operation:
             with httpx.Client(base_url=running.url, headers=running.http.headers) as http:
-                url = path.replace("{", "").replace("}", "")
-                answer = http.post(url, content=huge, headers={"Content-Type": "application/json"})
+                answer = http.post(path, content=huge, headers={"Content-Type": "application/json"})
             assert answer.status_code == 413, (path, answer.text[:200])
 
 
@@ -218,47 +218,59 @@ def test_without_a_key_every_route_is_closed_but_probes_and_links(
 ) -> None:
     with httpx.Client(base_url=running.url) as stranger:
         for path, method, _ in operations(document):
-            url = path.replace("{", "").replace("}", "")
-            answer = stranger.request(method, url)
+            answer = stranger.request(method, path)
             assert answer.status_code == (404 if path == LINK else 401), (method, path)
             if answer.status_code == 401:
                 assert answer.headers["www-authenticate"] == "Bearer"
         assert {stranger.get(path).status_code for path in PROBES} == {200}
 
 
-@pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity", "9" * 400])
-@pytest.mark.parametrize("field", ["alpha", "coverage", "margin", "planned_units", "weight"])
 def test_a_number_beyond_all_bounds_never_makes_a_plan_that_cannot_be_read(
-    running: Running, field: str, number: str
+    running: Running,
 ) -> None:
-    weight = f', "weight": {number}' if field == "weight" else ""
-    guardrails = f'[{{"metric": "thumbs_net", "margin": {number if field == "margin" else 0}}}]'
-    plan = (
-        f'{{"key": "x1", "metrics": {{"guardrails": {guardrails}}}, "variants": '
-        f'[{{"key": "a", "checkpoint": "m1"{weight}}}, {{"key": "b", "checkpoint": "m2"}}]'
-        + (f', "{field}": {number}' if field not in {"weight", "margin"} else "")
-        + "}"
-    )
-    json = {"Content-Type": "application/json"}
-    answer = running.http.post("/v1/experiments", content=plan, headers=json)
-    assert answer.status_code in {201, 422}, answer.text
-    assert running.http.get("/v1/experiments").status_code == 200
+    """Python's `json` reads such numbers, and one plan that cannot be read hides all others."""
+    json = {"Content-Type": "application/json", "Connection": "close"}
+    fields = ("alpha", "coverage", "margin", "planned_units", "weight")
+    for number, (serial, field) in product(
+        ("1e400", "NaN", "-Infinity", "9" * 400), enumerate(fields)
+    ):
+        guardrail: dict[str, object] = {"metric": "thumbs_net", "margin": 0}
+        control: dict[str, object] = {"key": "a", "checkpoint": "m1"}
+        plan: dict[str, object] = {
+            "key": f"x{serial}{len(number)}",
+            "metrics": {"guardrails": [guardrail]},
+            "variants": [control, {"key": "b", "checkpoint": "m2"}],
+        }
+        {"margin": guardrail, "weight": control}.get(field, plan)[field] = "N"
+        body = dumps(plan).replace('"N"', number)
+        answer = running.http.post("/v1/experiments", content=body, headers=json)
+        assert answer.status_code in {201, 422}, (field, number, answer.text)
+        assert running.http.get("/v1/experiments").status_code == 200, (field, number)
 
 
-_FAR = ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "0999-01-01T00:00:00Z",
-        "1899-12-31T00:00:00Z", "2300-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00")  # fmt: skip
+FAR = ("0001-01-01T00:00:00+14:00", "0001-01-01T00:00:00Z", "0999-01-01T00:00:00Z",
+       "1899-12-31T00:00:00Z", "2300-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00")  # fmt: skip
 
 
-@pytest.mark.parametrize("time", _FAR)
 def test_a_time_that_no_clock_shows_breaks_no_question(
-    running: Running, known: Mapping[str, dict[str, str]], document: Document, time: str
+    running: Running, known: Mapping[str, dict[str, str]], document: Document
 ) -> None:
+    def ask(path: str, name: str, time: str) -> httpx.Response:
+        headers = {"Connection": "close"}
+        return running.http.get(path, params={name: time}, headers=headers)
+
+    asked = 0
     for path, method, operation in operations(document):
         url = path.format(**known.get(path, {"id": "x", "token": "x"}))
         for each in operation.get("parameters", []):
             if "date-time" in str(each) and method == "GET":
-                answer = running.http.get(url, params={each["name"]: time})
-                assert answer.status_code in {200, 422}, (path, answer.text)
-    window = {"since": time, "until": time}
-    answer = running.http.post("/v1/datasets", json={"format": "sft", "filter": window})
-    assert answer.status_code == 422 or until_built(running.http, answer.json()["id"]) == "ready"
+                answers = {time: ask(url, each["name"], time) for time in FAR}
+                wrong = {t: a.text for t, a in answers.items() if a.status_code not in {200, 422}}
+                assert wrong == {}, (path, each["name"])
+                asked += 1
+    assert asked >= 1
+    for time in FAR:
+        wanted = {"format": "sft", "filter": {"since": time, "until": time}}
+        answer = running.http.post("/v1/datasets", json=wanted)
+        built = answer.is_success and until_built(running.http, answer.json()["id"])
+        assert answer.status_code == 422 or built == "ready", time
