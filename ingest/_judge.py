@@ -47,7 +47,9 @@ def judge(raw: Raw, *, trusted: bool) -> FactId | Verdict:
 def judge_kept(raw: Raw, fact: FactId) -> Verdict | None:
     """Why what would be kept of a fact may not be, or None."""
     if raw.problem:
-        return Verdict(fact.id, "rejected", raw.problem, "content")
+        # It may name a field that holds half a character.
+        reason = raw.problem.encode("utf-8", "replace").decode()
+        return Verdict(fact.id, "rejected", reason, "content")
     if len(raw.text) > MAX_EVENT_BYTES // 4 and len(raw.text.encode()) > MAX_EVENT_BYTES:
         fix = f"larger than {MAX_EVENT_BYTES} bytes; split the event or shorten its content"
         return Verdict(fact.id, "rejected", fix, "size")

@@ -22,6 +22,7 @@ COLUMNS = (
 DEAD_COLUMNS = ("position", "fact", "reason", "raw")
 WHOLE_RECORD = 2**32 - 1
 
+_INTEGER: TypeAdapter[int] = TypeAdapter(int)
 _TIME: TypeAdapter[datetime] = TypeAdapter(datetime)
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
@@ -107,7 +108,7 @@ def _row(fact: Raw, context: _Context) -> tuple[Any, ...]:
         context.sent_at,
         context.received_at,
         _clock(time, context),
-        int(wire.get("sequence") or 0),
+        _sequence(wire.get("sequence")),
         _text(wire, "subject"),
         _text(wire, "user"),
         _text(wire, "organization"),
@@ -130,8 +131,12 @@ def _name(value: object) -> str:
     return value
 
 
+def _sequence(value: object) -> int:
+    return value if isinstance(value, int) else _INTEGER.validate_python(value or 0)
+
+
 def _time(value: object) -> datetime | None:
-    if not value:
+    if value is None:
         return None
     try:
         time = datetime.fromisoformat(value)  # type: ignore[arg-type] # the next line knows the rest

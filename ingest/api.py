@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ingest._listing import as_stored
-from ingest.errors import Conflict, NotFound, TooLarge, WrongType
+from ingest.errors import Conflict, NotFound, WrongType
 from ingest.intake import FactId, Intake, Receipt
 from ingest.keys import Keys, Principal
 from ingest.store import Store
@@ -46,7 +46,7 @@ class IngestApi:
             "/v1/events", self._accept(may_send), methods=["POST"], openapi_extra=_BODY
         )
         router.add_api_route("/v1/events/audit", self.audit, methods=["POST"], dependencies=[read])
-        router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
+        router.add_api_route("/v1/events/{id:path}", self.event, dependencies=[read])
         return router
 
     def _accept(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature
@@ -106,10 +106,7 @@ async def _batch(request: Request, content_type: str) -> list[Raw]:
     if kind not in (_BATCH, _SINGLE, "application/json"):
         raise WrongType(f"content-type {kind!r}; send {_BATCH} or {_SINGLE}")
     body = await read_body(request)
-    batch = [read_one(body)] if kind == _SINGLE else split_batch(body)
-    if len(batch) > MAX_EVENTS:
-        raise TooLarge(f"{len(batch)} events; send at most {MAX_EVENTS} a request")
-    return batch
+    return [read_one(body)] if kind == _SINGLE else split_batch(body, most=MAX_EVENTS)
 
 
 def answer(receipt: Receipt) -> dict[str, Any]:

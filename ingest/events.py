@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 SCHEMA_URI = "urn:thumbwheel:events:1.0"
-_SCHEMA_VERSION = re.compile(r"[:/](\d+)\.(\d+)$")
+_SCHEMA_VERSION = re.compile(r"[:/](\d{1,9})\.(\d{1,9})$")
 _MINOR = 0
 
 _TypeName = TypeVar("_TypeName", bound=str)
@@ -145,7 +145,8 @@ def parse(wire: object) -> Envelope:
 
     Raises: pydantic.ValidationError naming the fields that are wrong.
     """
-    if not isinstance(wire, dict) or wire.get("type") not in KNOWN_TYPES:
+    kind = wire.get("type") if isinstance(wire, dict) else None
+    if not isinstance(wire, dict) or not isinstance(kind, str) or kind not in KNOWN_TYPES:
         return UnknownEvent.model_validate(wire)
     try:
         return _EVENT.validate_python(wire)

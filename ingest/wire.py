@@ -4,11 +4,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from json.decoder import JSONDecodeError
 from math import copysign, isinf
 from typing import Any
 
-from ingest.errors import Unreadable
+from ingest.errors import TooLarge, Unreadable
 
 MAX_DEPTH = 100
 """Levels of nesting in one event; engines stop reading at a thousand."""
@@ -50,13 +51,18 @@ class Raw:
         return self._clean
 
 
-def split_batch(body: bytes) -> list[Raw]:
+def split_batch(body: bytes, *, most: int | None = None) -> list[Raw]:
     """The elements of a JSON array, each with the text it was sent as.
 
-    Raises: Unreadable when the bytes are not UTF-8 or not one JSON array.
+    Raises: Unreadable when the bytes are not UTF-8 or not one JSON array; TooLarge as soon as there
+        are more than `most`.
     """
     text = _text(body)
-    return list(_elements(text, _start(text, "[")))
+    elements = _elements(text, _start(text, "["))
+    found = list(islice(elements, most))
+    if most is not None and next(elements, None) is not None:
+        raise TooLarge(f"more than {most} events; send at most {most} a request")
+    return found
 
 
 def read_one(body: bytes) -> Raw:

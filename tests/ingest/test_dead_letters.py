@@ -199,9 +199,8 @@ def test_all_that_wait_are_replayed_in_bounded_chunks(
     bag.add(good[0], at=200)
     verdicts, chunks = all_chunks(bag.letters)
     assert chunks == 3
-    assert verdicts.count("accepted") == 20
+    assert verdicts.count("accepted") == 21  # what the log has and the store has not is sent again
     assert verdicts.count("rejected") == 5
-    assert verdicts.count("duplicate") == 1
     assert sorted(bag.stored()) == sorted(event["id"] for event in good)
     assert all_chunks(bag.letters)[0] == ["rejected"] * 5
 
