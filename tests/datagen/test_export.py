@@ -30,6 +30,11 @@ def keep(intake: Intake, drain: Drain, events: list[dict[str, Any]]) -> None:
         pass
 
 
+def unredacted(answer: str) -> list[str]:
+    """The parts of an answer that are as its author wrote them."""
+    return re.split(r"\[REDACTED:\w+\]", answer)
+
+
 def rows(dataset: Dataset) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (dataset.folder / "data.jsonl").read_text().splitlines()]
 
@@ -80,7 +85,7 @@ def test_the_samples_undos_are_those_a_reader_of_the_file_finds(
     evidence = [fact for row in found if not row["label"] for fact in row["evidence"]]
     assert len(evidence) == undos == 17
     answers = {row["completion"][0]["content"] for row in found}
-    parts = [part for answer in answers for part in re.split(r"\[REDACTED:\w+\]", answer)]
+    parts = [part for answer in answers for part in unredacted(answer)]
     assert all(part in SAMPLE.read_text() for part in parts)
 
 
