@@ -49,7 +49,7 @@ class PlannedVariant(_Strict):
 
 class Guardrail(_Strict):
     metric: str
-    margin: Annotated[float, Field(ge=0)]
+    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     """The largest harm that is acceptable, in the metric's own unit."""
 
 

@@ -46,7 +46,11 @@ class IngestApi:
             "/v1/events", self._accept(may_send), methods=["POST"], openapi_extra=_BODY
         )
         router.add_api_route("/v1/events/audit", self.audit, methods=["POST"], dependencies=[read])
-        router.add_api_route("/v1/events/{id:path}", self.event, dependencies=[read])
+        router.add_api_route("/v1/events/{id}", self.event, dependencies=[read])
+        # An id may hold a slash; but no line break is part of a path.
+        router.add_api_route(
+            "/v1/events/{id:path}", self.event, dependencies=[read], include_in_schema=False
+        )
         return router
 
     def _accept(self, may_send: Any) -> Any:  # noqa: ANN401 - FastAPI reads the signature

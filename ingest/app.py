@@ -14,12 +14,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ingest._bounds import Bounds
 from ingest._log_lines import configure_logging
 from ingest._origins import WebPages, pattern
 from ingest._watch import Watch, latency
 from ingest.errors import ThumbwheelError
 from ingest.settings import Settings
-from ingest.web import PROBLEM_RESPONSES, install_problems
+from ingest.web import MAX_BODY_BYTES, PROBLEM_RESPONSES, install_problems
 
 __all__ = ["Meter", "alone", "configure_logging", "create_app", "serve", "settle"]
 
@@ -81,9 +82,7 @@ def create_app(
     origins: str = "",
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
 ) -> FastAPI:
-    """The app.
-
-    Args:
+    """Args:
         title: Of the OpenAPI document.
         routers: One per room.
         ready: Named checks; each raises a ThumbwheelError that says what is wrong.
@@ -106,6 +105,8 @@ def create_app(
     for router in routers:
         app.include_router(router)
     registry = _registry(_Meters(tuple(meters)), *collectors)
+    # A route that reads its body itself refuses sooner, in its own words.
+    app.add_middleware(Bounds, most=MAX_BODY_BYTES + (1 << 20))
     if origins.strip():
         app.add_middleware(WebPages, origins=pattern(origins))
     app.add_middleware(Watch, seconds=latency(registry))

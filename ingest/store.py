@@ -26,6 +26,9 @@ _CODE_NAME = re.compile(r"\(([A-Z][A-Z_]+)\)")
 _NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 321, 349, 675})
 """Codes of the engine that blame the rows: parse errors, types, ranges, sizes."""
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST = datetime(2262, 1, 1, tzinfo=UTC)
+"""What a column of times can hold."""
 
 
 _MIGRATION_S = 30
@@ -61,6 +64,7 @@ def _blames_rows(error: Exception, code: re.Match[str] | None) -> bool:
 def _exact(value: object) -> object:
     """The client cuts times to the second when it binds them; as text they keep their microseconds."""
     if isinstance(value, datetime):
+        value = min(max(value, EARLIEST), LATEST)
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     return value
 

@@ -12,6 +12,7 @@ from fastapi.requests import HTTPConnection
 from fastapi.responses import JSONResponse
 from fastapi.security.http import HTTPBase
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from ingest.errors import (
     BadInput,
@@ -27,6 +28,8 @@ from ingest.keys import Keys, Principal
 
 MAX_BODY_BYTES = 20 << 20
 PROBLEM_JSON = "application/problem+json"
+_LONGEST_NAME, _MOST_ERRORS = 100, 20
+"""Of wrong fields: names may be made up, in any number."""
 
 _PROBLEM = {
     "type": "object",
@@ -122,11 +125,14 @@ async def read_body(request: Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
 
 async def _collect(chunks: AsyncIterator[bytes], limit: int) -> bytes:
     parts, size = [], 0
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > limit:
-            raise TooLarge(f"the body is larger than {limit} bytes; send smaller batches")
-        parts.append(chunk)
+    try:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > limit:
+                raise TooLarge(f"the body is larger than {limit} bytes; send smaller batches")
+            parts.append(chunk)
+    except ClientDisconnect as error:
+        raise Unreadable("the connection ended before the body did") from error
     return b"".join(parts)
 
 
@@ -213,7 +219,7 @@ def _bad_fields(error: RequestValidationError) -> ThumbwheelError:
     if problems and problems[0]["type"] == "json_invalid":
         return Unreadable(f"the body is not JSON: {problems[0]['ctx'].get('error', '')}")
     found = tuple(
-        FieldError(".".join(str(part) for part in item["loc"][1:]) or "body", item["msg"])
-        for item in problems
+        FieldError(".".join(map(str, item["loc"][1:]))[:_LONGEST_NAME] or "body", item["msg"])
+        for item in problems[:_MOST_ERRORS]
     )
     return BadInput("; ".join(f"{e.field}: {e.detail}" for e in found), errors=found)

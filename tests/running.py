@@ -22,9 +22,11 @@ def on_a_socket(app: FastAPI) -> Iterator[str]:
     thread.start()
     while not server.started:
         threading.Event().wait(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @dataclass(frozen=True)

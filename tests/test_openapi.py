@@ -36,7 +36,7 @@ _CHECKS: list[CheckFunction] = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-_EXAMPLES = 5
+_EXAMPLES = 4
 _FEW = settings(
     max_examples=_EXAMPLES,
     derandomize=True,
@@ -50,11 +50,12 @@ Document = dict[str, Any]
 
 @pytest.fixture
 def document(running: Running) -> Document:
-    """Without the header that carries the key: made-up ones would never get past it."""
+    """Without what it says of keys: with made-up ones nothing else would be tried."""
     document: Document = running.http.get("/openapi.json").json()
     for _, _, operation in operations(document):
         given = operation.get("parameters", [])
         operation["parameters"] = [each for each in given if each["name"] != "authorization"]
+        operation.pop("security", None)
     return document
 
 
