@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ PART_BYTES = 8 << 20
 SMALL_ROWS = 1_000
 LINGER_S = 0.3
 """Between small batches: the store prefers few inserts, a reader of reports can wait that long."""
+_TRIES = 3
 PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 
 
@@ -64,6 +66,8 @@ class Drain:
     stop: threading.Event = field(default_factory=threading.Event)
     stored: int = 0
     dead: int = 0
+    _blamed: Counter[str] = field(default_factory=Counter, init=False)
+    """How often the store has refused the rows of an insert, by its token."""
     oldest_waiting: datetime | None = None
     """When the first fact of the batch in hand was received; None between batches."""
 
@@ -129,7 +133,8 @@ class Drain:
 
     def _put(self, rows: Rows, token: str) -> None:
         began = time.monotonic()
-        dead = rows.dead + self._insert(rows.events, token)
+        dead = rows.dead + self._insert(rows.events, token, blamed=self._blamed[token] >= _TRIES)
+        self._blamed.pop(token, None)
         if dead:
             self.store.insert("dead_letters", DEAD_COLUMNS, dead, token=token)
             log.error("%d dead letters in %s", len(dead), token)
@@ -137,17 +142,26 @@ class Drain:
         self.dead += len(dead)
         self.watch(Batch(len(rows.events), time.monotonic() - began))
 
-    def _insert(self, rows: Sequence[Placed], token: str) -> list[DeadRow]:
-        """All are stored but those that the store will never take, which are given back."""
+    def _insert(self, rows: Sequence[Placed], token: str, *, blamed: bool) -> list[DeadRow]:
+        """All are stored but those that the store will never take, which are given back.
+
+        Raises: Unavailable until the rows were `blamed` several times: a broken connection can look
+            like broken rows.
+        """
         if not rows:
             return []
         try:
             self.store.insert("events", COLUMNS, [placed.row for placed in rows], token=token)
         except Refused as error:
+            if not blamed:
+                self._blamed[token] += 1
+                raise Unavailable(error.detail) from error
             if len(rows) == 1:
                 return [rows[0].dead(error.detail)]
             half = len(rows) // 2
-            return self._insert(rows[:half], f"{token}<") + self._insert(rows[half:], f"{token}>")
+            return self._insert(rows[:half], f"{token}<", blamed=True) + self._insert(
+                rows[half:], f"{token}>", blamed=True
+            )
         return []
 
     def _rewind(self) -> None:

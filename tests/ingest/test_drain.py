@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from ingest.drain import Drain
-from ingest.errors import Unavailable
+from ingest.errors import Refused, Unavailable
 from ingest.intake import Intake
 from ingest.log import Entry, Log
 from ingest.store import Store
@@ -85,6 +85,39 @@ def test_what_is_no_fact_becomes_a_dead_letter_and_holds_up_nothing(
     letters = store.rows("SELECT * FROM dead_letters FINAL ORDER BY position, fact")
     assert [letter["fact"] for letter in letters] == [2**32 - 1, 0, 1]
     assert all(letter["reason"] and letter["position"] for letter in letters)
+
+
+class _PickyStore:
+    """The real store, which takes no fact of one id, however often it is asked."""
+
+    def __init__(self, store: Store, never: str) -> None:
+        self._store, self._never = store, never
+
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
+    ) -> None:
+        if table == "events" and any(row[1] == self._never for row in rows):
+            raise Refused("store: inserting into events failed (Code: 53)")
+        self._store.insert(table, columns, rows, token=token)
+
+
+def test_a_row_that_the_store_never_takes_becomes_a_dead_letter_and_its_neighbours_are_stored(
+    intake: Intake, log: Log, store: Store
+) -> None:
+    ids = fill(intake, 50)
+    consumer = log.consumer("store")
+    drain = Drain(consumer, _PickyStore(store, ids[17]), pauses_s=(0,))
+    thread = threading.Thread(target=drain.run)
+    thread.start()
+    while log.lag("store"):
+        threading.Event().wait(0.02)
+    drain.stop.set()
+    thread.join()
+    consumer.close()
+    assert stored(store) == ids[:17] + ids[18:]
+    (letter,) = store.rows("SELECT reason, raw FROM dead_letters FINAL")
+    assert "Code: 53" in letter["reason"]
+    assert json.loads(letter["raw"])["id"] == ids[17]
 
 
 def test_replaying_a_shuffled_log_changes_no_row(

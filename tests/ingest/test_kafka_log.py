@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from uuid import uuid4
 
@@ -161,6 +161,15 @@ class Traffic:
         self.written = threading.Event()
         self.all_read = threading.Event()
 
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """Nobody goes on for ever when the test fails in between."""
+        try:
+            yield
+        finally:
+            self.written.set()
+            self.all_read.set()
+
     def write(self, key: str) -> None:
         """Each value is sent once: what was refused may be there or not."""
         for n in count():
@@ -196,7 +205,7 @@ def test_all_that_was_acknowledged_is_read_once_though_the_broker_was_stopped_an
 ) -> None:
     log = open_log(f"kafka://{kafka_broker.server}/killed-{uuid4().hex}")
     traffic = Traffic(log)
-    with ThreadPoolExecutor(5) as threads:
+    with ThreadPoolExecutor(5) as threads, traffic.ended():
         writers = [threads.submit(traffic.write, key) for key in "abcd"]
         reader = threads.submit(traffic.drain)
         for n, sent in enumerate((signal.SIGTERM, signal.SIGKILL)):
