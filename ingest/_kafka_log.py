@@ -125,7 +125,8 @@ class KafkaLog:
                 self._replace(producer)
                 raise
             except RuntimeError as error:
-                # Another thread has ended this producer since it was looked up.
+                # Another thread has ended this producer since it was looked up, or it ended by itself.
+                self._replace(producer)
                 raise Unavailable(f"append to Kafka: {error}") from error
 
     def _send(self, producer: KafkaProducer, entries: Sequence[Entry]) -> str:

@@ -49,6 +49,7 @@ def test_dead_letters_are_listed_shown_and_replayed(
     assert json.loads(json.loads(capsys.readouterr().out)["raw"]) == event
     assert run("dead-letters", "replay", "local:0:1:0") == 0
     assert capsys.readouterr().out == "local:0:1:0 is accepted\n"
+    running.until_stored()
     assert run("dead-letters", "replay", "--all") == 1
     assert capsys.readouterr().out == "0 accepted, 1 known already, 1 rejected again and waiting\n"
     assert run("dead-letters", "list", "--status", "waiting") == 0
