@@ -12,6 +12,7 @@ import clickhouse_connect
 
 from benchmarks.load import batch
 from ingest._rows import COLUMNS, rows_of
+from ingest.app import settle
 from ingest.drain import GROUP, MAX_BYTES, MAX_RECORDS, Drain
 from ingest.intake import FactId, Intake
 from ingest.log import open_log
@@ -35,6 +36,7 @@ def rates() -> tuple[float, float]:
         log = open_log(f"sqlite:///{Path(folder) / 'log.db'}")
         intake, consumer = Intake(log, _Unasked()), log.consumer(GROUP)
         drain = Drain(consumer, store)
+        settle()  # as every server of ours does
         drained: list[float] = []
         inserted: list[float] = []
         for _ in range(_ROUNDS):

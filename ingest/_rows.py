@@ -27,6 +27,8 @@ _TIME: TypeAdapter[datetime] = TypeAdapter(datetime)
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 """What the store's clock column can hold; the body keeps what the client said."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _TOLERANCE = timedelta(minutes=5)
 
 DeadRow = tuple[str, int, str, bytes]
@@ -53,7 +55,8 @@ class _Context(NamedTuple):
     """What all facts of a record share."""
 
     received_at: datetime
-    sent_at: datetime | None
+    received_ticks: int
+    sent_ticks: int | None
     skewed: bool
     position: str
 
@@ -92,7 +95,7 @@ def _add(rows: Rows, record: Record) -> None:
 def _context(packed: Packed, where: str) -> _Context:
     sent_at, received_at = packed.sent_at, packed.received_at
     skewed = sent_at is not None and abs(sent_at - received_at) > _TOLERANCE
-    return _Context(received_at, _storable(sent_at), skewed, where)
+    return _Context(received_at, _micros(received_at), _ticks(sent_at), skewed, where)
 
 
 def _row(fact: Raw, context: _Context) -> tuple[Any, ...]:
@@ -104,9 +107,9 @@ def _row(fact: Raw, context: _Context) -> tuple[Any, ...]:
         _name(wire["source"]),
         _name(wire["id"]),
         _name(wire["type"]),
-        _storable(time),
-        context.sent_at,
-        context.received_at,
+        _ticks(time),
+        context.sent_ticks,
+        context.received_ticks,
         _clock(time, context),
         _sequence(wire.get("sequence")),
         _text(wire, "subject"),
@@ -145,8 +148,13 @@ def _time(value: object) -> datetime | None:
     return time if time.tzinfo else _TIME.validate_python(value)
 
 
-def _storable(time: datetime | None) -> datetime | None:
-    return min(max(time, _EARLIEST), _LATEST) if time else None
+def _ticks(time: datetime | None) -> int | None:
+    """Microseconds since 1970, as the store's columns count, within what they can hold."""
+    return _micros(min(max(time, _EARLIEST), _LATEST)) if time else None
+
+
+def _micros(time: datetime) -> int:
+    return (time - _EPOCH) // _MICROSECOND
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:

@@ -4,14 +4,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from ingest._packed import unpack
-from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Placed, Rows, rows_of
+from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Placed, rows_of
 from ingest.errors import Refused, Unavailable
 from ingest.log import Consumer, Record
 
@@ -20,8 +19,6 @@ log = logging.getLogger(__name__)
 GROUP = "store"
 MAX_RECORDS = 2_000
 MAX_BYTES = 32 << 20
-PART_BYTES = 8 << 20
-"""Of one insert; some ten thousand rows."""
 SMALL_ROWS = 1_000
 LINGER_S = 0.3
 """Between small batches: the store prefers few inserts, a reader of reports can wait that long."""
@@ -119,19 +116,9 @@ class Drain:
         return records
 
     def _keep(self, records: Sequence[Record]) -> None:
-        """The store has all of it. While it takes one part, the next is made ready."""
         self.oldest_waiting = _received_at(records[0])
-        with ThreadPoolExecutor(1, "insert") as beside:
-            waiting: Future[None] | None = None
-            for part in _parts(records):
-                rows = rows_of(part)
-                if waiting:
-                    waiting.result()
-                waiting = beside.submit(self._put, rows, _token(part))
-            if waiting:
-                waiting.result()
-
-    def _put(self, rows: Rows, token: str) -> None:
+        rows = rows_of(records)
+        token = _token(records)
         began = time.monotonic()
         dead = rows.dead + self._insert(rows.events, token, blamed=self._blamed[token] >= _TRIES)
         self._blamed.pop(token, None)
@@ -176,20 +163,6 @@ def _received_at(record: Record) -> datetime | None:
         return unpack(record.value).received_at
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _parts(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
-    """The same cuts whenever the same batch comes again."""
-    part: list[Record] = []
-    size = 0
-    for record in records:
-        part.append(record)
-        size += len(record.value)
-        if size >= PART_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _token(records: Sequence[Record]) -> str:
