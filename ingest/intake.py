@@ -163,7 +163,7 @@ class Intake:
         if not look_up:
             return known
         maybe = [fact for fact in facts if fact not in known]
-        if self.stored is not None:
+        if self.stored is not None and remembered:  # what is remembered is not in it yet
             maybe = [fact for fact in maybe if self.stored.may_have(fact)]
         if not maybe or time.monotonic() < self._ask_at:
             return known

@@ -3,10 +3,15 @@
 import gzip
 import re
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
+from tempfile import NamedTemporaryFile
 
 import lz4.frame
 import zstandard
+
+_ROWS = re.compile(rb"\s*(INSERT\s+INTO\s+[^\n]*?)\s*(FORMAT\s+\w+)[ \t]*\n", re.IGNORECASE)
 
 
 def chunked(stream: BufferedIOBase) -> bytes:
@@ -69,3 +74,16 @@ def form(body: bytes, boundary: str) -> dict[str, str]:
         if found := re.search(rb'name="([^"]*)"', head):
             fields[found[1].decode()] = value.removesuffix(b"\r\n").decode()
     return fields
+
+
+@contextmanager
+def data_apart(sql: bytes) -> Iterator[bytes]:
+    """The statement with the rows of an insert in a file: within it, an empty line would end them."""
+    found = _ROWS.match(sql)
+    if not found:
+        yield sql
+        return
+    with NamedTemporaryFile() as file:
+        file.write(sql[found.end() :])
+        file.flush()
+        yield found[1] + f" FROM INFILE '{file.name}' ".encode() + found[2]

@@ -16,23 +16,20 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from tempfile import NamedTemporaryFile
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 import chdb
 
-from tests.clickhouse_bodies import chunked, form, pack, unpack
+from tests.clickhouse_bodies import chunked, data_apart, form, pack, unpack
 
 Mood = Literal["away", "cut before", "cut after", "slow"]
 """`away`: 503. `cut before`: an insert's connection ends half-way. `cut after`: it is carried out,
 and the connection ends without an answer. `slow`: the answer takes `seconds` more."""
 
-_ROWS = re.compile(rb"\s*(INSERT\s+INTO\s+[^\n]*?)\s*(FORMAT\s+\w+)[ \t]*\n", re.IGNORECASE)
 _INSERT = re.compile(rb"\s*insert\s", re.IGNORECASE)
 _CODE = re.compile(r"Code: (\d+)")
 _TRANSPORT = frozenset(
@@ -137,7 +134,7 @@ class Engine:
             if question.settings:
                 pairs = (f"{name} = {_quoted(v, chr(39))}" for name, v in question.settings.items())
                 connection.query(f"SET {', '.join(pairs)}", "TabSeparated")
-            with _data_apart(question.sql) as sql:
+            with data_apart(question.sql) as sql:
                 found = connection.query(sql, wanted, params=question.parameters)
             body = bytes(found.bytes() or b"")
         named = re.search(rb"\bFORMAT\s+(\w+)\s*;?\s*$", question.sql[-100:])
@@ -148,19 +145,6 @@ class Engine:
 
     def close(self) -> None:
         self._kept.close()
-
-
-@contextmanager
-def _data_apart(sql: bytes) -> Iterator[bytes]:
-    """The statement with the rows of an insert in a file: within it, an empty line would end them."""
-    found = _ROWS.match(sql)
-    if not found:
-        yield sql
-        return
-    with NamedTemporaryFile() as file:
-        file.write(sql[found.end() :])
-        file.flush()
-        yield found[1] + f" FROM INFILE '{file.name}' ".encode() + found[2]
 
 
 def _quoted(text: str, mark: str) -> str:
