@@ -6,6 +6,7 @@ import re
 import socket
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -131,7 +132,11 @@ def talk(running: Running, head: str, pieces: Iterable[bytes], *, hang_up: bool 
             line.sendall(piece)
         if hang_up:
             line.shutdown(socket.SHUT_WR)
-        return b"".join(iter(lambda: line.recv(1 << 16), b""))
+        heard = b""
+        with suppress(ConnectionError):  # a server that has said no may reset the line
+            while piece := line.recv(1 << 16):
+                heard += piece
+        return heard
 
 
 def status(answer: bytes) -> int | None:
