@@ -128,14 +128,15 @@ def talk(running: Running, head: str, pieces: Iterable[bytes], *, hang_up: bool 
     with socket.create_connection((place.hostname, place.port), timeout=30) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.sendall(f"{start}Content-Type: application/json\r\n{head}\r\n\r\n".encode())
-        for piece in pieces:
-            line.sendall(piece)
-        if hang_up:
-            line.shutdown(socket.SHUT_WR)
         heard = b""
-        with suppress(ConnectionError):  # a server that has said no may reset the line
-            while piece := line.recv(1 << 16):
-                heard += piece
+        with suppress(OSError):  # a server that has said no may have closed the line
+            for piece in pieces:
+                line.sendall(piece)
+            if hang_up:
+                line.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError):
+            while heard_now := line.recv(1 << 16):
+                heard += heard_now
         return heard
 
 
