@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,11 +105,9 @@ def wait_for(url: str, *, within_s: float = 60) -> None:
     """The url answers with success."""
     ends = time.monotonic() + within_s
     while time.monotonic() < ends:
-        try:
+        with suppress(httpx.TransportError):
             if httpx.get(url).is_success:
                 return
-        except httpx.TransportError:
-            pass
         time.sleep(0.05)
     raise TimeoutError(url)
 

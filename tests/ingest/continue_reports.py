@@ -15,7 +15,7 @@ CHAT = MODEL | {"prompt": "<user>\nhush it\n", "completion": "hush 🤫", "sessi
 EDIT = MODEL | {
     "prompt": "hush: rename", "completion": "hush b", "previousCode": "hush a", "newCode": "hush b",
     "previousCodeLines": 1, "newCodeLines": 1, "lineChange": 0, "accepted": True,
-    "filepath": "file:///home/hush/a.py",
+    "filepath": "file:///work/a.py",
 }  # fmt: skip
 AUTOCOMPLETE = {
     "disable": False, "useFileSuffix": True, "maxPromptTokens": 1024, "debounceDelay": 350,
@@ -24,7 +24,7 @@ AUTOCOMPLETE = {
     "onlyMyCode": True, "useRecentlyEdited": True, "accepted": True, "time": 412,
     "prefix": "hush(", "suffix": ")", "prompt": "<PRE>hush(<SUF>)", "completion": "x, y",
     "modelProvider": "ollama", "modelName": "qwen", "cacheHit": False,
-    "filepath": "file:///home/hush/a.py", "gitRepo": "git@host:hush/r.git",
+    "filepath": "file:///work/a.py", "gitRepo": "git@host:hush/r.git",
     "completionId": "1f0e", "uniqueId": "machine",
 }  # fmt: skip
 NEXT_EDIT = {
