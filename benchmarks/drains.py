@@ -65,4 +65,5 @@ def _fill(intake: Intake) -> None:
 
 def _rows(records: Sequence[Any]) -> list[list[Any]]:
     """The rows that the drain will make, under other ids."""
-    return [[row[0], str(uuid4()), *row[2:]] for row, _ in rows_of(records).events]
+    rows = zip(*rows_of(records).events, strict=True)
+    return [[row[0], str(uuid4()), *row[2:]] for row in rows]

@@ -3,8 +3,8 @@
 import re
 import time
 from collections import deque
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from ingest._kafka_client import (
     CONNECT_S,
@@ -40,9 +40,14 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     A batch that is intended travels as the metadata of a commit that moves nothing.
     """
 
-    def __init__(self, topic: str, consumer: KafkaConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, topic: str, settings: Mapping[str, object]) -> None:
+        """Raises: Unavailable."""
+        self._topic = topic
+        self._settings = settings
+        self._consumer = self._joined()
         self._misplaced = True
+        self._doubtful = False
+        """Brokers may still carry out a request that was given up, after later ones."""
         self._waiting: dict[TopicPartition, deque[Record]] = {}
         """By partition, whose turn it is first. None of the queues is empty."""
         self._waiting_bytes = 0
@@ -50,14 +55,17 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         """Where a batch ends that was intended and is to be polled again."""
         self._polled: dict[TopicPartition, tuple[int, int]] = {}
         """Since the last commit: the first offset, and the one after the last."""
-        consumer.subscribe([topic], listener=self)
 
     @classmethod
     def open(cls, topic: str, group: str, **servers: object) -> "KafkaLogConsumer":
         """Raises: Unavailable."""
+        return cls(topic, servers | _SETTINGS | {"group_id": group})
+
+    def _joined(self) -> KafkaConsumer:
         with kafka_wall("open the log for reading"):
-            settings = servers | _SETTINGS | {"group_id": group}
-            return cls(topic, connected(KafkaConsumer, **settings))
+            consumer = connected(KafkaConsumer, **self._settings)
+        consumer.subscribe([self._topic], listener=self)
+        return consumer
 
     def on_partitions_revoked(self, _: object) -> None:
         self._misplaced = True
@@ -137,8 +145,16 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     def _commit(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
         if commits and self._misplaced:
             raise Unavailable("commit to Kafka: another reader may have these partitions now")
-        with kafka_wall("commit to Kafka"):
+        with kafka_wall("commit to Kafka"), self._certain():
             self._consumer.commit(commits, timeout_ms=REQUEST_MS)
+
+    @contextmanager
+    def _certain(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaError:
+            self._doubtful = True
+            raise
 
     def rewind(self) -> None:
         self._forget()
@@ -155,10 +171,16 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         if self._polled:
             self._polled.clear()
             raise Unavailable("read from Kafka: partitions changed hands; what was polled is void")
-        commits = {
-            at: self._consumer.committed(at, metadata=True, timeout_ms=REQUEST_MS)
-            for at in self._consumer.assignment()
-        }
+        if self._doubtful:
+            # As another member of the group: from the one that left, brokers take no commit any more.
+            former, self._consumer = self._consumer, self._joined()
+            self._doubtful = False
+            _end(former)
+        with self._certain():  # kafka-python keeps a question, and gives its answer to later ones
+            commits = {
+                at: self._consumer.committed(at, metadata=True, timeout_ms=REQUEST_MS)
+                for at in self._consumer.assignment()
+            }
         self._misplaced = False
         for place, commit in commits.items():
             with suppress(ValueError):  # it is another reader's by now
@@ -170,8 +192,12 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
                         self._ends[place] = end
 
     def close(self) -> None:
-        with suppress(KafkaError):  # the brokers find out by themselves
-            self._consumer.close(autocommit=False, timeout_ms=CONNECT_S * 1000)
+        _end(self._consumer)
+
+
+def _end(consumer: KafkaConsumer) -> None:
+    with suppress(KafkaError):  # the brokers find out by themselves
+        consumer.close(autocommit=False, timeout_ms=CONNECT_S * 1000)
 
 
 def _take(waiting: deque[Record], max_records: int, max_bytes: int) -> list[Record]:

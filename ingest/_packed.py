@@ -30,6 +30,16 @@ class Packed(NamedTuple):
             yield _odd(text) if index in self.odd else _plain(text)
             at += length + 1
 
+    def plain(self) -> Iterator[tuple[str, Any]]:
+        """Each fact's text and value, read all at once. Raises: ValueError when that needs more care."""
+        if self.odd or not self.lengths:
+            raise ValueError("its facts are to be read one by one")
+        at = 1
+        for length, value in zip(self.lengths, orjson.loads(self.body), strict=True):
+            end = at + length
+            yield self.body[at:end], value
+            at = end + 1
+
     @property
     def judged(self) -> bool:
         """Every fact was judged at the door, and would be found good again."""

@@ -30,31 +30,42 @@ _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TOLERANCE = timedelta(minutes=5)
+_NOTHING: Mapping[str, Any] = {}
+_NO_FACT = (ValueError, KeyError, TypeError, AttributeError)
 
+Row = tuple[Any, ...]
 DeadRow = tuple[str, int, str, bytes]
 
 
-class Placed(NamedTuple):
-    """A row, and which fact of its record it is."""
-
-    row: tuple[Any, ...]
-    fact: int
-
-    def dead(self, reason: str) -> DeadRow:
-        """The same as a dead letter."""
-        named = dict(zip(COLUMNS, self.row, strict=True))
-        return named["position"], self.fact, reason, (named["raw"] or named["body"]).encode()
-
-
 class Rows(NamedTuple):
-    events: list[Placed]
+    """What becomes of records, for two tables."""
+
+    events: list[list[Any]]
+    """The values of each of COLUMNS, so that no row is an object for long."""
+    facts: list[int]
+    """Which fact of its record each row is."""
     dead: list[DeadRow]
+
+    def letter(self, reason: str) -> DeadRow:
+        """The first row as a dead letter."""
+        named = {name: values[0] for name, values in zip(COLUMNS, self.events, strict=True)}
+        raw: str = named["raw"] or named["body"]
+        return named["position"], self.facts[0], reason, raw.encode()
+
+    def halves(self) -> tuple["Rows", "Rows"]:
+        """The rows, without what is dead already."""
+        half = len(self.facts) // 2
+        return (
+            Rows([values[:half] for values in self.events], self.facts[:half], []),
+            Rows([values[half:] for values in self.events], self.facts[half:], []),
+        )
 
 
 class _Context(NamedTuple):
     """What all facts of a record share."""
 
-    received_at: datetime
+    latest: datetime
+    """What a client's clock may show."""
     received_ticks: int
     sent_ticks: int | None
     skewed: bool
@@ -63,7 +74,7 @@ class _Context(NamedTuple):
 
 def rows_of(records: Sequence[Record]) -> Rows:
     """Every fact of the records as a row, or as a dead letter with the reason."""
-    rows = Rows([], [])
+    rows = Rows([[] for _ in COLUMNS], [], [])
     for record in records:
         _add(rows, record)
     return rows
@@ -73,65 +84,106 @@ def _add(rows: Rows, record: Record) -> None:
     where = position(record)
     try:
         packed = unpack(record.value)
-        facts = list(packed.facts())
-    except (Unreadable, ValueError, KeyError, TypeError) as error:
+        context = _context(packed, where)
+        found = _quick(packed, context)
+        facts: Sequence[int] = range(len(found))
+        if not found:
+            found, facts = _one_by_one(packed, context, rows.dead)
+    except (Unreadable, OverflowError, *_NO_FACT) as error:
         reason = f"not a record of ours: {type(error).__name__}"
         rows.dead.append((where, WHOLE_RECORD, reason, record.value))
         return
-    context = _context(packed, where)
-    for index, fact in enumerate(facts):
+    for column, values in zip(rows.events, zip(*found, strict=True), strict=False):
+        column.extend(values)
+    rows.facts.extend(facts)
+
+
+def _quick(packed: Packed, context: _Context) -> list[Row]:
+    """A row for each fact; none if any of them is unusual."""
+    try:
+        return [_row(wire, context, text, "") for text, wire in packed.plain()]
+    except _NO_FACT:
+        return []
+
+
+def _one_by_one(
+    packed: Packed, context: _Context, dead: list[DeadRow]
+) -> tuple[list[Row], list[int]]:
+    """The rows and which facts they are; what is no fact is put to the `dead`. Raises: Unreadable."""
+    rows: list[Row] = []
+    good: list[int] = []
+    for index, fact in enumerate(list(packed.facts())):
         try:
             if not packed.judged:
                 # In a shared log others may write too, and one odd field would make the store
                 # refuse its whole batch.
                 parse(fact.clean)
-            rows.events.append(Placed(_row(fact, context), index))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            rows.append(_row_of(fact, context))
+            good.append(index)
+        except _NO_FACT as error:
             # Its own words would quote what was sent, and a list of letters shows reasons.
             reason = explain(error) if isinstance(error, ValidationError) else type(error).__name__
-            rows.dead.append((where, index, f"not a fact: {reason}", fact.text.encode()))
+            dead.append((context.position, index, f"not a fact: {reason}", fact.text.encode()))
+    return rows, good
 
 
 def _context(packed: Packed, where: str) -> _Context:
     sent_at, received_at = packed.sent_at, packed.received_at
     skewed = sent_at is not None and abs(sent_at - received_at) > _TOLERANCE
-    return _Context(received_at, _micros(received_at), _ticks(sent_at), skewed, where)
+    return _Context(received_at + _TOLERANCE, _micros(received_at), _ticks(sent_at), skewed, where)
 
 
-def _row(fact: Raw, context: _Context) -> tuple[Any, ...]:
-    wire = fact.clean
-    given = wire.get("data")
-    data: Mapping[str, Any] = given if isinstance(given, dict) else {}
-    time = _time(wire.get("time"))
+def _row_of(fact: Raw, context: _Context) -> Row:
+    if fact.plain:
+        return _row(fact.clean, context, fact.text, "")
+    body = json.dumps(fact.clean, ensure_ascii=False, separators=(",", ":"))
+    return _row(fact.clean, context, body, fact.text)
+
+
+def _row(wire: Mapping[str, Any], context: _Context, body: str, raw: str) -> Row:
+    said = wire.get
+    data = said("data")
+    of_data = data.get if isinstance(data, dict) else _NOTHING.get
+    time = _time(said("time"))
+    names = (
+        wire["source"],
+        wire["id"],
+        wire["type"],
+        said("subject") or "",
+        said("user") or "",
+        said("organization") or "",
+        conversation_of(wire),
+        of_data("turn.id") or "",
+        of_data("completion.id") or "",
+        of_data("diff.id") or "",
+        of_data("experiment") or "",
+        of_data("assigned") or of_data("variant") or "",
+        said("consent") or "metrics",
+    )
+    try:
+        "".join(names)  # the cheapest question whether all are texts
+    except TypeError:
+        names = _texts(names)
     return (
-        _name(wire["source"]),
-        _name(wire["id"]),
-        _name(wire["type"]),
+        *names[:3],
         _ticks(time),
         context.sent_ticks,
         context.received_ticks,
         _clock(time, context),
-        _sequence(wire.get("sequence")),
-        _text(wire, "subject"),
-        _text(wire, "user"),
-        _text(wire, "organization"),
-        conversation_of(wire),
-        _text(data, "turn.id"),
-        _text(data, "completion.id"),
-        _text(data, "diff.id"),
-        _text(data, "experiment"),
-        _text(data, "assigned") or _text(data, "variant"),
-        _text(wire, "consent") or "metrics",
+        _sequence(said("sequence")),
+        *names[3:],
         context.position,
-        fact.text if fact.plain else json.dumps(wire, ensure_ascii=False, separators=(",", ":")),
-        "" if fact.plain else fact.text,
+        body,
+        raw,
     )
 
 
-def _name(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} where a name belongs")
-    return value
+def _texts(names: tuple[Any, ...]) -> tuple[str, ...]:
+    """What is no text stands for nothing. Raises: TypeError for a source, id or type."""
+    for value in names[:3]:
+        if not isinstance(value, str):
+            raise TypeError(f"{type(value).__name__} where a name belongs")
+    return tuple(value if isinstance(value, str) else "" for value in names)
 
 
 def _sequence(value: object) -> int:
@@ -150,22 +202,20 @@ def _time(value: object) -> datetime | None:
 
 def _ticks(time: datetime | None) -> int | None:
     """Microseconds since 1970, as the store's columns count, within what they can hold."""
-    return _micros(min(max(time, _EARLIEST), _LATEST)) if time else None
+    if time is None:
+        return None
+    # The comparison is a tenth of what min and max cost, for each fact.
+    return _micros(time if _EARLIEST <= time <= _LATEST else min(max(time, _EARLIEST), _LATEST))
 
 
 def _micros(time: datetime) -> int:
     return (time - _EPOCH) // _MICROSECOND
 
 
-def _text(data: Mapping[str, Any], name: str) -> str:
-    value = data.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _clock(time: datetime | None, context: _Context) -> str:
     """Why the client's clock cannot be right, or "". Late is no reason: outboxes wait for days."""
     if time and not _EARLIEST <= time <= _LATEST:
         return "out of range"
-    if time and time > context.received_at + _TOLERANCE:
+    if time and time > context.latest:
         return "ahead"
     return "skewed" if context.skewed else ""

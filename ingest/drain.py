@@ -4,13 +4,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from ingest._packed import unpack
-from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Placed, rows_of
+from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Rows, rows_of
 from ingest.errors import Refused, Unavailable
 from ingest.log import Consumer, Record
 
@@ -29,13 +29,8 @@ PAUSES_S = (0.2, 0.5, 1.0, 2.0, 5.0)
 class Sink(Protocol):
     """Where a batch goes."""
 
-    def insert(
-        self,
-        table: str,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        token: str,
+    def insert_columns(
+        self, table: str, columns: Mapping[str, Sequence[object]], *, token: str
     ) -> None: ...
 
 
@@ -120,35 +115,39 @@ class Drain:
         rows = rows_of(records)
         token = _token(records)
         began = time.monotonic()
-        dead = rows.dead + self._insert(rows.events, token, blamed=self._blamed[token] >= _TRIES)
+        blamed = self._blamed[token] >= _TRIES
+        dead = rows.dead + self._insert(rows, token, blamed=blamed)
         self._blamed.pop(token, None)
         if dead:
-            self.store.insert("dead_letters", DEAD_COLUMNS, dead, token=token)
+            letters = dict(zip(DEAD_COLUMNS, zip(*dead, strict=True), strict=True))
+            self.store.insert_columns("dead_letters", letters, token=token)
             log.error("%d dead letters in %s", len(dead), token)
-        self.stored += len(rows.events)
+        self.stored += len(rows.facts)
         self.dead += len(dead)
-        self.watch(Batch(len(rows.events), time.monotonic() - began))
+        self.watch(Batch(len(rows.facts), time.monotonic() - began))
 
-    def _insert(self, rows: Sequence[Placed], token: str, *, blamed: bool) -> list[DeadRow]:
+    def _insert(self, rows: Rows, token: str, *, blamed: bool) -> list[DeadRow]:
         """All are stored but those that the store will never take, which are given back.
 
         Raises: Unavailable until the rows were `blamed` several times: a broken connection can look
             like broken rows.
         """
-        if not rows:
+        if not rows.facts:
             return []
         try:
-            self.store.insert("events", COLUMNS, [placed.row for placed in rows], token=token)
+            columns = dict(zip(COLUMNS, rows.events, strict=True))
+            self.store.insert_columns("events", columns, token=token)
         except Refused as error:
             if not blamed:
                 self._blamed[token] += 1
                 raise Unavailable(error.detail) from error
-            if len(rows) == 1:
-                return [rows[0].dead(error.detail)]
-            half = len(rows) // 2
-            return self._insert(rows[:half], f"{token}<", blamed=True) + self._insert(
-                rows[half:], f"{token}>", blamed=True
-            )
+            if len(rows.facts) == 1:
+                return [rows.letter(error.detail)]
+            first, second = rows.halves()
+            return [
+                *self._insert(first, f"{token}<", blamed=True),
+                *self._insert(second, f"{token}>", blamed=True),
+            ]
         return []
 
     def _rewind(self) -> None:

@@ -174,9 +174,11 @@ def content_in(data: object) -> list[str]:
 
 def conversation_of(wire: Mapping[str, Any]) -> str:
     """The conversation a fact belongs to, or "" where it names none."""
-    data = wire.get("data")
-    named = data.get("gen_ai.conversation.id") if isinstance(data, Mapping) else None
-    return str(wire.get("partitionkey") or named or "")
+    named = wire.get("partitionkey")
+    if not named:
+        data = wire.get("data")
+        named = data.get("gen_ai.conversation.id") if isinstance(data, dict) else None
+    return named if isinstance(named, str) else str(named or "")
 
 
 def key_of(wire: Mapping[str, Any]) -> str:

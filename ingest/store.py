@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -179,6 +179,13 @@ class Store:
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
     ) -> None:
+        """As `insert_columns`, for few rows."""
+        values = dict(zip(columns, zip(*rows, strict=True), strict=True))
+        self.insert_columns(table, values, token=token)
+
+    def insert_columns(
+        self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
+    ) -> None:
         """The rows are stored; the same token again inserts nothing.
 
         Raises: Unavailable; Refused when it is the rows that the store cannot take.
@@ -186,8 +193,8 @@ class Store:
         with _boundary(f"inserting into {table}"):
             self._client.insert(
                 table,
-                list(zip(*rows, strict=True)),
-                column_names=columns,
+                list(columns.values()),
+                column_names=list(columns),
                 column_oriented=True,
                 settings=_INSERT | {"insert_deduplication_token": token},
             )

@@ -1,6 +1,6 @@
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -30,13 +30,13 @@ class _MoodyStore:
     def __init__(self, store: Store, moods: Sequence[str]) -> None:
         self._store, self._moods = store, list(moods)
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
+    def insert_columns(
+        self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
     ) -> None:
         mood = self._moods.pop(0) if self._moods else "well"
         if mood == "away":
             raise Unavailable("store: connection refused")
-        self._store.insert(table, columns, rows, token=token)
+        self._store.insert_columns(table, columns, token=token)
         if mood == "silent":
             raise Unavailable("store: the answer never came")
 
@@ -93,12 +93,12 @@ class _PickyStore:
     def __init__(self, store: Store, never: str) -> None:
         self._store, self._never = store, never
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
+    def insert_columns(
+        self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
     ) -> None:
-        if table == "events" and any(row[1] == self._never for row in rows):
+        if table == "events" and self._never in columns["id"]:
             raise Refused("store: inserting into events failed (Code: 53)")
-        self._store.insert(table, columns, rows, token=token)
+        self._store.insert_columns(table, columns, token=token)
 
 
 def test_a_row_that_the_store_never_takes_becomes_a_dead_letter_and_its_neighbours_are_stored(

@@ -158,6 +158,7 @@ class Traffic:
         self.log = log
         self.acknowledged: dict[str, str] = {}
         self.read: list[Record] = []
+        self.refused = ""
         self.written = threading.Event()
         self.all_read = threading.Event()
 
@@ -189,12 +190,14 @@ class Traffic:
                     consumer.intend()
                     consumer.commit()
                     self.read.extend(records)
-                except Unavailable:
+                except Unavailable as error:
+                    self.refused = error.detail
                     consumer.rewind()
 
     def drained(self) -> None:
         if left := self.log.lag(GROUP):
-            raise Unavailable(f"{left} records are not read yet")
+            have = f"{len(self.read)} were, refused last: {self.refused}"
+            raise Unavailable(f"{left} records are not read yet; {have}")
 
 
 @pytest.mark.usefixtures("collected")
@@ -223,7 +226,7 @@ def test_all_that_was_acknowledged_is_read_once_though_the_broker_was_stopped_an
         traffic.written.set()
         for each in writers:
             each.result()
-        until(traffic.drained, within_s=60)
+        until(lambda: reader.result() if reader.done() else traffic.drained(), within_s=60)
         traffic.all_read.set()
         reader.result()
     log.close()

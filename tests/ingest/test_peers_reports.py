@@ -7,7 +7,7 @@ import json
 import logging
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -191,13 +191,13 @@ class _Away:
         self._store = store
         self.sizes: list[float] = []
 
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
+    def insert_columns(
+        self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
     ) -> None:
         if len(self.sizes) < _ATTEMPTS:
             self.sizes.append(_resident_mib())
             raise Unavailable("store: connection refused")
-        self._store.insert(table, columns, rows, token=token)
+        self._store.insert_columns(table, columns, token=token)
 
 
 def _resident_mib() -> float:
