@@ -24,21 +24,15 @@ class Packed(NamedTuple):
         if not self.lengths:
             yield from split_batch(self.body.encode())
             return
-        at = 1
-        for index, length in enumerate(self.lengths):
-            text = self.body[at : at + length]
+        for index, text in enumerate(self.texts()):
             yield _odd(text) if index in self.odd else _plain(text)
-            at += length + 1
 
-    def plain(self) -> Iterator[tuple[str, Any]]:
-        """Each fact's text and value, read all at once. Raises: ValueError when that needs more care."""
-        if self.odd or not self.lengths:
-            raise ValueError("its facts are to be read one by one")
+    def texts(self) -> Iterator[str]:
+        """Of facts whose lengths are known."""
         at = 1
-        for length, value in zip(self.lengths, orjson.loads(self.body), strict=True):
-            end = at + length
-            yield self.body[at:end], value
-            at = end + 1
+        for length in self.lengths:
+            yield self.body[at : at + length]
+            at += length + 1
 
     @property
     def judged(self) -> bool:

@@ -1,16 +1,17 @@
 """Log records as rows of the store."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
+from ingest._columns import Named, read_all, read_loosely
 from ingest._judge import explain
 from ingest._packed import Packed, unpack
 from ingest.errors import Unreadable
-from ingest.events import conversation_of, parse
+from ingest.events import parse
 from ingest.log import Record, position
 from ingest.wire import Raw
 
@@ -22,7 +23,6 @@ COLUMNS = (
 DEAD_COLUMNS = ("position", "fact", "reason", "raw")
 WHOLE_RECORD = 2**32 - 1
 
-_INTEGER: TypeAdapter[int] = TypeAdapter(int)
 _TIME: TypeAdapter[datetime] = TypeAdapter(datetime)
 _EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
@@ -30,7 +30,6 @@ _LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _TOLERANCE = timedelta(minutes=5)
-_NOTHING: Mapping[str, Any] = {}
 _NO_FACT = (ValueError, KeyError, TypeError, AttributeError)
 
 Row = tuple[Any, ...]
@@ -100,9 +99,12 @@ def _add(rows: Rows, record: Record) -> None:
 
 def _quick(packed: Packed, context: _Context) -> list[Row]:
     """A row for each fact; none if any of them is unusual."""
+    if not packed.judged or packed.odd:
+        return []
     try:
-        return [_row(wire, context, text, "") for text, wire in packed.plain()]
-    except _NO_FACT:
+        facts = zip(read_all(packed.body), packed.texts(), strict=True)
+        return [_row(fact, context, text, "") for fact, text in facts]
+    except ValueError:
         return []
 
 
@@ -134,60 +136,29 @@ def _context(packed: Packed, where: str) -> _Context:
 
 
 def _row_of(fact: Raw, context: _Context) -> Row:
+    named = read_loosely(fact.clean)
     if fact.plain:
-        return _row(fact.clean, context, fact.text, "")
+        return _row(named, context, fact.text, "")
     body = json.dumps(fact.clean, ensure_ascii=False, separators=(",", ":"))
-    return _row(fact.clean, context, body, fact.text)
+    return _row(named, context, body, fact.text)
 
 
-def _row(wire: Mapping[str, Any], context: _Context, body: str, raw: str) -> Row:
-    said = wire.get
-    data = said("data")
-    of_data = data.get if isinstance(data, dict) else _NOTHING.get
-    time = _time(said("time"))
-    names = (
-        wire["source"],
-        wire["id"],
-        wire["type"],
-        said("subject") or "",
-        said("user") or "",
-        said("organization") or "",
-        conversation_of(wire),
-        of_data("turn.id") or "",
-        of_data("completion.id") or "",
-        of_data("diff.id") or "",
-        of_data("experiment") or "",
-        of_data("assigned") or of_data("variant") or "",
-        said("consent") or "metrics",
-    )
-    try:
-        "".join(names)  # the cheapest question whether all are texts
-    except TypeError:
-        names = _texts(names)
+def _row(fact: Named, context: _Context, body: str, raw: str) -> Row:
+    time = _time(fact.time)
     return (
-        *names[:3],
+        fact.source,
+        fact.id,
+        fact.type,
         _ticks(time),
         context.sent_ticks,
         context.received_ticks,
         _clock(time, context),
-        _sequence(said("sequence")),
-        *names[3:],
+        fact.sequence or 0,
+        *fact.texts(),
         context.position,
         body,
         raw,
     )
-
-
-def _texts(names: tuple[Any, ...]) -> tuple[str, ...]:
-    """What is no text stands for nothing. Raises: TypeError for a source, id or type."""
-    for value in names[:3]:
-        if not isinstance(value, str):
-            raise TypeError(f"{type(value).__name__} where a name belongs")
-    return tuple(value if isinstance(value, str) else "" for value in names)
-
-
-def _sequence(value: object) -> int:
-    return value if isinstance(value, int) else _INTEGER.validate_python(value or 0)
 
 
 def _time(value: object) -> datetime | None:
