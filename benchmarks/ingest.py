@@ -94,10 +94,12 @@ def fresh() -> None:
 def survival(python: Path | None) -> None:
     print(f"\nOTLP, {spans.SECONDS} s of the same spans from 4 clients, then kill -9")
     with tempfile.TemporaryDirectory() as name:
-        found = {"Thumbwheel": spans.ours(Path(name))}
+        found = {"Thumbwheel, at once": spans.ours(Path(name))}
         if python:
-            (Path(name) / "phoenix").mkdir()
-            found["Arize Phoenix, SQLite"] = spans.phoenix(python, Path(name) / "phoenix")
+            for rest_s in (0, 30):
+                folder = Path(name) / f"phoenix-{rest_s}"
+                folder.mkdir()
+                found[f"Phoenix, {rest_s} s later"] = spans.phoenix(python, folder, rest_s=rest_s)
         else:
             print("  (Phoenix not measured: --phoenix PYTHON of a venv with arize-phoenix)")
     for label, each in found.items():

@@ -94,8 +94,8 @@ def _drained(port: int) -> None:
         time.sleep(0.2)
 
 
-def phoenix(python: Path, folder: Path) -> Survival:
-    """Phoenix as `phoenix serve` starts it, on SQLite."""
+def phoenix(python: Path, folder: Path, *, rest_s: float) -> Survival:
+    """Phoenix as `phoenix serve` starts it, on SQLite, killed so long after the last request."""
     port = free_port()
     process = subprocess.Popen(
         [
@@ -108,6 +108,7 @@ def phoenix(python: Path, folder: Path) -> Survival:
     try:
         wait_for(f"http://127.0.0.1:{port}/healthz", within_s=180)
         taken, refused = asyncio.run(_send(port, "none"))
+        time.sleep(rest_s)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
