@@ -12,7 +12,7 @@ from ingest.store import Store
 
 EVENTS = 2_000_000
 STORED = 5_000_000
-_SAMPLES = 20
+_PARTS = 20
 
 
 def resident_mib(pid: int) -> float:
@@ -23,18 +23,27 @@ def resident_mib(pid: int) -> float:
     raise LookupError(pid)
 
 
-def memory() -> list[float]:
-    """MiB resident after each twentieth of EVENTS, taken and stored by one server."""
+def memory() -> list[list[float]]:
+    """MiB resident, several times in each twentieth of EVENTS, taken and stored by one server."""
     with tempfile.TemporaryDirectory() as folder, whole_server(Path(folder) / "data") as server:
         return asyncio.run(_memory(server))
 
 
-async def _memory(server: Door) -> list[float]:
+async def _memory(server: Door) -> list[list[float]]:
     samples = []
-    for _ in range(_SAMPLES):
-        await flood(server.port, server.key, 3_600, most=EVENTS // _SAMPLES)
-        samples.append(resident_mib(server.process.pid))
+    for _ in range(_PARTS):
+        found: list[float] = []
+        watch = asyncio.create_task(_watch(server.process.pid, found))
+        await flood(server.port, server.key, 3_600, most=EVENTS // _PARTS)
+        watch.cancel()
+        samples.append(found)
     return samples
+
+
+async def _watch(pid: int, found: list[float]) -> None:
+    while True:
+        found.append(resident_mib(pid))
+        await asyncio.sleep(0.25)
 
 
 def start_s() -> float:

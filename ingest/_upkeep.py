@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 KEEP_BYTES = 1 << 30
 """Of log records that are stored already: enough to fill a new store with the last days."""
+_FIRST_S = 5.0
+"""A server that has just started has clients who waited; to learn millions of facts takes both cores."""
 _EVERY_S = 60.0
 _SWEEP_EVERY_S = 86_400.0
 
@@ -37,13 +39,13 @@ class Upkeep:
     _sweep_at: float = field(default=0.0, init=False)
 
     def run(self) -> None:
-        while True:
+        pause = _FIRST_S
+        while not self.stop.wait(pause):
             try:
                 self.turn()
             except ThumbwheelError as error:
                 logger.warning("upkeep waits: %s", error.detail)
-            if self.stop.wait(_EVERY_S):
-                return
+            pause = _EVERY_S
 
     def turn(self) -> None:
         """The log is within bounds, and the door knows what the store has. Raises: Unavailable."""
