@@ -2,9 +2,13 @@
 
 import os
 import sys
+import threading
 
 from experiments.api import ExperimentsApi
+from experiments.decisions import DecisionsApi
+from experiments.records import Decisions
 from experiments.registry import Experiments
+from experiments.watch import Watch
 from ingest.app import alone, create_app, serve
 from ingest.control import open_control
 from ingest.keys import Keys
@@ -15,14 +19,25 @@ from ingest.store import Store
 def room(settings: Settings) -> None:
     store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
     control = open_control(settings.control)
-    api = ExperimentsApi(Experiments(control), store, Keys(control, settings.rate))
+    keys, registry = Keys(control, settings.rate), Experiments(control)
+    decisions = Decisions(control, store)
+    watch = Watch(registry, decisions)
     app = create_app(
         "Thumbwheel experiments",
-        [api.router()],
+        [
+            ExperimentsApi(registry, store, keys).router(),
+            DecisionsApi(registry, decisions, keys).router(),
+        ],
         ready={"store": lambda: store.rows("SELECT 1")},
         origins=settings.origins,
     )
-    serve(app, settings)
+    beside = threading.Thread(target=watch.run, name="watch")
+    beside.start()
+    try:
+        serve(app, settings)
+    finally:
+        watch.stop.set()
+        beside.join()
     control.dispose()
     store.close()
 

@@ -7,211 +7,141 @@ own hash says which arm. Neither knows the other: widening a range moves nobody 
 Sources: layers, D. Tang et al., KDD 2010; integer ranges, open-feature/flagd#1909.
 """
 
-from bisect import bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import blake2b
-from itertools import accumulate
-from typing import Literal
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
 
-import mmh3
-
+from experiments.buckets import (
+    MAX_TOTAL_WEIGHT,
+    bucket_ranges,
+    choose,
+    floored,
+    hash32,
+    hash_bucket,
+    in_namespace,
+    pick,
+)
+from experiments.layers import LAYER_SLOTS, Holdout, UnitType, allocate
+from experiments.spec import Assignment, ExperimentSpec, Reason, Variant
+from experiments.sticky import Place, StickyStore
+from experiments.switchback import Switchback
+from experiments.targeting import Attributes, Condition, targeted
 from ingest.errors import BadInput
 
-LAYER_SLOTS = 10_000
-"""Slots in a layer: the finest step of a ramp is 0.01 % of its units."""
+__all__ = [
+    "LAYER_SLOTS",
+    "MAX_TOTAL_WEIGHT",
+    "Assignment",
+    "Bucketer",
+    "Condition",
+    "ExperimentSpec",
+    "Holdout",
+    "Reason",
+    "Switchback",
+    "UnitType",
+    "Variant",
+    "allocate",
+    "assign",
+    "bucket_ranges",
+    "choose",
+    "floored",
+    "hash32",
+    "hash_bucket",
+    "in_namespace",
+    "pick",
+]
 
-MAX_TOTAL_WEIGHT = 2**31 - 1
-"""As in flagd. Far below the hash's 2**32 values, so an arm of weight 1 still gets units."""
-
-# The layer's hash must stay independent of the arms' even where somebody names a salt after a
-# layer; with one hash for both, a 10 % rollout would use a tenth of the arms' range only
-# (Unleash/unleash-go-sdk#145).
-_LAYER_SEED = 86_028_157
-
-UnitType = Literal["user", "organization"]
-Reason = Literal["randomised", "pinned", "fallback", "holdout"]
-"""Why a unit got its arm, in the words of the `experiment.exposed` fact."""
-
-
-@dataclass(frozen=True)
-class Variant:
-    """An arm: the checkpoint it is served by, and its integer share of the experiment's traffic.
-
-    Raises: BadInput if the key is empty, or the weight negative or no integer.
-    """
-
-    key: str
-    checkpoint: str
-    weight: int
-
-    def __post_init__(self) -> None:
-        if not self.key:
-            raise BadInput.of("key", "a variant needs a key")
-        _check_weight(self.weight, "weight")
+_NO_ATTRIBUTES: Attributes = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class ExperimentSpec:
-    """What assignment needs to know of an experiment.
+def assign(
+    spec: ExperimentSpec,
+    unit_id: str,
+    attributes: Attributes = _NO_ATTRIBUTES,
+    *,
+    at: datetime | None = None,
+) -> Assignment | None:
+    """The unit's arm, or None if the experiment is not for it or does not own its slot.
 
-    `layer_range` is (start, end), end excluded, in slots of the layer; its width is the coverage,
-    and an empty range covers nobody. The layer owns the unit type: whoever stores specs refuses
-    two unit types in a layer, as units of different types exclude nothing.
+    Pure: the same spec, unit, attributes and, for a switchback, block give the same answer in
+    every process, for ever. A pinned unit gets its arm, a held-out one the holdout's checkpoint;
+    `reason` says so.
 
-    A larger `end` is a ramp and moves nobody. New weights, variants or a new start re-deal the
-    arms: raise `version` and take a new `salt`, or phase 1 leaks into phase 2.
-
-    Raises: BadInput naming the field that is wrong.
-    """
-
-    key: str
-    version: int
-    unit: UnitType
-    variants: tuple[Variant, ...]
-    salt: str
-    layer: str = "default"
-    layer_range: tuple[int, int] = (0, LAYER_SLOTS)
-
-    def __post_init__(self) -> None:
-        for field in ("key", "salt", "layer"):
-            if not getattr(self, field):
-                raise BadInput.of(field, "must not be empty")
-        if self.version < 1:
-            raise BadInput.of("version", f"starts at 1, not {self.version}")
-        keys = [variant.key for variant in self.variants]
-        if len(set(keys)) < len(keys):
-            raise BadInput.of("variants", f"keys must differ, got {keys}")
-        _check_range(self.layer_range, "layer_range")
-        _check_weights(self.weights, "variants")
-
-    @cached_property
-    def weights(self) -> tuple[int, ...]:
-        return tuple(variant.weight for variant in self.variants)
-
-    @cached_property
-    def cumulative_weights(self) -> tuple[int, ...]:
-        return tuple(accumulate(self.weights))
-
-    @cached_property
-    def identity(self) -> str:
-        """What an assignment id is made of, before the unit's id."""
-        # The key's length keeps ("a", "b:c") and ("a:b", "c") apart and forbids no character.
-        return f"{self.unit}:{self.version}:{len(self.key)}:{self.key}"
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """The arm of one unit. `propensity` is the probability the randomisation gave that arm.
-
-    `assignment_id` joins facts to it: 32 hex digits, always the same for the same experiment,
-    version, unit type and unit.
-    """
-
-    assignment_id: str
-    experiment: str
-    version: int
-    variant: str
-    checkpoint: str
-    propensity: float
-    reason: Reason
-
-
-def hash32(key: str, seed: int = 0) -> int:
-    """MurmurHash3 x86-32 of the key's UTF-8 bytes, unsigned; `seed` in [0, 2**32).
-
-    A lone surrogate, which JavaScript ids may contain, hashes as its three bytes and raises nothing.
-    Source: A. Appleby, MurmurHash3 (public domain).
-    """
-    return mmh3.hash(key.encode("utf-8", "surrogatepass"), seed, signed=False)
-
-
-def pick(key: str, weights: Sequence[int]) -> int:
-    """Index of the weight that `key` falls into; a zero weight gets nothing.
-
-    The hash is mapped to [0, total) by integers only, as float formulas make languages disagree
-    (open-feature/flagd#1872); the first cumulative weight strictly above wins.
-
-    Raises: BadInput if weights are empty, negative, no integers, all zero, or sum to more than
-    `MAX_TOTAL_WEIGHT`.
-    """
-    _check_weights(weights, "weights")
-    return _place(key, tuple(accumulate(weights)))
-
-
-def assign(spec: ExperimentSpec, unit_id: str) -> Assignment | None:
-    """The unit's arm, or None if its slot in the layer is not the experiment's.
-
-    Pure: the same spec and unit give the same answer in every process, for ever.
-
-    Raises: BadInput if `unit_id` is empty: all units without an id would share one arm.
+    Raises: BadInput if `unit_id` is empty, as all units without an id would share one arm; if a
+    switchback is asked without `at`.
     """
     if not unit_id:
         raise BadInput.of("unit_id", "must not be empty")
-    slot = (hash32(spec.layer + unit_id, _LAYER_SEED) * LAYER_SLOTS) >> 32
-    start, end = spec.layer_range
-    if not start <= slot < end:
+    if spec.is_plain:
+        return spec.deal(unit_id)
+    if unit_id in spec.pins:
+        return spec.give(spec.pins[unit_id], unit_id, propensity=1.0, reason="pinned")
+    if held := _held(spec, unit_id):
+        return held
+    if not targeted(spec.targeting, attributes):
         return None
-    cumulative = spec.cumulative_weights
-    variant = spec.variants[_place(spec.salt + unit_id, cumulative)]
-    return Assignment(
-        assignment_id=_assignment_id(spec, unit_id),
-        experiment=spec.key,
-        version=spec.version,
-        variant=variant.key,
-        checkpoint=variant.checkpoint,
-        propensity=variant.weight / cumulative[-1],
-        reason="randomised",
-    )
+    return _in_block(spec, unit_id, at) if spec.switchback else spec.deal(unit_id)
 
 
-def allocate(taken: Sequence[tuple[int, int]], coverage: float) -> tuple[int, int] | None:
-    """The first free run of slots as wide as `coverage`, or None if no gap of a layer is.
+class Bucketer:
+    """Assignment as a request meets it: with its overrides and with arms that are kept."""
 
-    `taken` are the ranges of the layer's other experiments, in any order; they may overlap. To
-    leave room for a ramp, allocate the widest coverage it will reach and serve its lower end.
+    def assign(
+        self,
+        experiment: ExperimentSpec,
+        unit_id: str,
+        attributes: Attributes,
+        overrides: Mapping[str, str] | None = None,
+        sticky: StickyStore | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Assignment | None:
+        """The unit's arm; in this order: pinned, held out, kept, drawn.
 
-    Raises: BadInput if coverage is not in (0, 1] or below one slot, or a range is no range.
-    """
-    if not 0 < coverage <= 1:
-        raise BadInput.of("coverage", f"must be in (0, 1], not {coverage}")
-    width = round(coverage * LAYER_SLOTS)
-    if not width:
-        raise BadInput.of("coverage", f"the smallest is {1 / LAYER_SLOTS}, not {coverage}")
-    for each in taken:
-        _check_range(each, "taken")
-    free_from = 0
-    for start, end in sorted(each for each in taken if each[0] < each[1]):
-        if start - free_from >= width:
-            break
-        free_from = max(free_from, end)
-    return (free_from, free_from + width) if free_from + width <= LAYER_SLOTS else None
+        `overrides` are variant keys by unit id; they win over the experiment's own pins, and their
+        units are not measured. An arm that `sticky` has kept holds, with the propensity it was
+        dealt with, whatever became of weights, coverage and attributes; one that is drawn is kept.
+        A unit kept at a version below `min_version` is left out.
 
-
-def _place(key: str, cumulative: tuple[int, ...]) -> int:
-    return bisect_right(cumulative, (hash32(key) * cumulative[-1]) >> 32)
-
-
-def _assignment_id(spec: ExperimentSpec, unit_id: str) -> str:
-    return blake2b(
-        (spec.identity + unit_id).encode("utf-8", "surrogatepass"), digest_size=16
-    ).hexdigest()
-
-
-def _check_weight(weight: int, field: str) -> None:
-    if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
-        raise BadInput.of(field, f"must be an integer of 0 or more, not {weight!r}")
-
-
-def _check_weights(weights: Sequence[int], field: str) -> None:
-    for weight in weights:
-        _check_weight(weight, field)
-    if not 0 < sum(weights) <= MAX_TOTAL_WEIGHT:
-        raise BadInput.of(field, f"weights must sum to 1..{MAX_TOTAL_WEIGHT}, not {sum(weights)}")
+        Raises: BadInput as `assign` does, and for an override to an arm that is not there;
+            Unavailable if the store does not answer.
+        """
+        if overrides and unit_id in overrides:
+            return experiment.give(overrides[unit_id], unit_id, propensity=1.0, reason="pinned")
+        if sticky is None or unit_id in experiment.pins or _held(experiment, unit_id):
+            return assign(experiment, unit_id, attributes, at=at)
+        place = Place(experiment.unit, unit_id, experiment.key)
+        versions = sticky.find(place)
+        if any(version < experiment.min_version for version in versions):
+            return None
+        kept = versions.get(experiment.version)
+        if kept is None:
+            drawn = assign(experiment, unit_id, attributes, at=at)
+            if drawn is None:
+                return None
+            arm, share = drawn.variant, drawn.propensity
+            kept = sticky.keep(place, experiment.version, variant=arm, propensity=share)
+        return experiment.give(
+            kept.variant, unit_id, propensity=kept.propensity, reason="randomised"
+        )
 
 
-def _check_range(slots: tuple[int, int], field: str) -> None:
-    start, end = slots
-    if not 0 <= start <= end <= LAYER_SLOTS:
-        raise BadInput.of(field, f"must be 0 <= start <= end <= {LAYER_SLOTS}, not {slots}")
+def _held(spec: ExperimentSpec, unit_id: str) -> Assignment | None:
+    """In a holdout, a unit has the control's name and the holdout's checkpoint."""
+    for holdout in spec.holdouts:
+        if holdout.holds(unit_id):
+            share, control = holdout.slots / LAYER_SLOTS, spec.variants[0].key
+            given = spec.give(control, unit_id, propensity=share, reason="holdout")
+            return given._replace(checkpoint=holdout.checkpoint)
+    return None
+
+
+def _in_block(spec: ExperimentSpec, unit_id: str, at: datetime | None) -> Assignment | None:
+    if at is None or spec.switchback is None:
+        raise BadInput.of("at", f"{spec.key!r} switches with time; say when")
+    block = spec.switchback.block(at)
+    if block is None or not spec.covers(unit_id):
+        return None
+    arm = spec.variants[spec.switchback.arm(block, spec.salt, spec.weights)]
+    share = arm.weight / sum(spec.weights)
+    return spec.give(arm.key, unit_id, propensity=share, reason="randomised", block=f":{block}:")

@@ -79,6 +79,8 @@ class Erasures:
     pseudonym: Callable[[str], str] = lambda user: user
     derived: Derived | None = None
     """Erasures wait for a server that has one: what was made from facts must not be missed."""
+    forget_user: Callable[[str], None] = lambda _: None
+    """Of rooms that keep people's names in the control database themselves."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     _stop: threading.Event = field(default_factory=threading.Event, init=False)
     _running: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -200,6 +202,8 @@ class Erasures:
     def _mark_derived(self, job: Job) -> None:
         if self.derived is None:
             raise Unavailable("waits for a server with all rooms, which knows the datasets")
+        for name in self._names(job):
+            self.forget_user(name)
         facts = {
             FactId(fact.source, fact.id)
             for facts in self._book.marked(job, "fact")

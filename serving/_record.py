@@ -40,6 +40,7 @@ class Context:
     turn: str
     consent: Consent
     simulated: bool
+    attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -188,7 +189,7 @@ class Recording:
 
 
 def exposed(context: Context, choice: Choice) -> dict[str, Any] | None:
-    """`experiment.exposed` for a randomised choice; the same unit and arm is always the same fact."""
+    """`experiment.exposed` for an experiment's choice; the same unit, arm and reason is one fact."""
     if choice.exposure is None:
         return None
     assignment = choice.exposure.assignment
@@ -206,6 +207,9 @@ def exposed(context: Context, choice: Choice) -> dict[str, Any] | None:
         "simulated": context.simulated or None,
     }
     fact = f"{assignment.assignment_id}-{assignment.variant}"
+    if assignment.reason != "randomised":
+        # A unit that is drawn after a look at the same arm is exposed then, not before.
+        fact += f"-{assignment.reason}"
     return envelope(context, fact, "experiment.exposed", data) | {"consent": "metrics"}
 
 

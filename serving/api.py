@@ -132,7 +132,23 @@ def _context(headers: Mapping[str, str], completion: str) -> Context:
         turn=said("turn"),
         consent=consent,
         simulated=said("simulated") == "true",
+        attributes=_attributes(said("attributes")),
     )
+
+
+def _attributes(text: str) -> dict[str, Any]:
+    """What experiments may be targeted at. Raises: BadInput."""
+    if not text:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or any(isinstance(v, dict | list) for v in found.values()):
+        raise BadInput.of(
+            f"{_HEADER}attributes", 'send a flat JSON object, such as {"language": "python"}'
+        )
+    return found
 
 
 def _utf8(value: str) -> str:

@@ -69,9 +69,10 @@ class Gateway:
     ) -> tuple[Choice, Checkpoint]:
         choice = choose(
             body["model"],
-            Caller(context.user, context.organization),
+            Caller(context.user, context.organization, context.attributes),
             running=self.experiments.running(),
             aliases=self.checkpoints.aliases(),
+            sticky=self.experiments.sticky,
         )
         if choice.exposure:
             assignment = choice.exposure.assignment

@@ -1,10 +1,11 @@
 """Which checkpoint answers: a pure function of the request, the running experiments and aliases."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from experiments.assign import Assignment, ExperimentSpec, assign
+from experiments.assign import Assignment, Bucketer, ExperimentSpec
+from experiments.sticky import StickyStore
 from ingest.errors import NotFound
 from serving.checkpoints import CHAMPION, ROUTE
 
@@ -15,6 +16,8 @@ class Caller:
 
     user: str = ""
     organization: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """What experiments may be targeted at."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +31,10 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Choice:
-    """`exposure` is set exactly when the checkpoint was chosen by randomisation."""
+    """`exposure` is set exactly when an experiment chose the checkpoint."""
 
     checkpoint: str
-    reason: Literal["randomised", "pinned", "default"]
+    reason: Literal["randomised", "pinned", "fallback", "holdout", "default"]
     route: str
     exposure: Exposure | None = None
 
@@ -42,19 +45,25 @@ def choose(
     *,
     running: Sequence[ExperimentSpec],
     aliases: Mapping[str, str],
+    sticky: StickyStore | None = None,
 ) -> Choice:
     """The first running experiment that has the caller decides; a checkpoint id or alias pins.
 
-    Raises: NotFound when the route has neither an experiment for the caller nor a champion.
+    Arms of sticky experiments are kept in `sticky`.
+
+    Raises: Unavailable if that does not answer; NotFound when the route has neither an experiment for the caller nor a champion.
     """
     if model != ROUTE:
         return Choice(aliases.get(model, model), "pinned", model)
     for spec in running:
         unit = caller.user if spec.unit == "user" else caller.organization
-        assignment = assign(spec, unit) if unit else None
+        if not unit:
+            continue
+        kept = sticky if spec.sticky else None
+        assignment = Bucketer().assign(spec, unit, caller.attributes, sticky=kept)
         if assignment:
             exposure = Exposure(assignment, spec.unit, unit)
-            return Choice(assignment.checkpoint, "randomised", ROUTE, exposure)
+            return Choice(assignment.checkpoint, assignment.reason, ROUTE, exposure)
     if CHAMPION not in aliases:
         raise NotFound(
             "no checkpoint serves the route 'agent'; register one with `thumbwheel checkpoint add` "

@@ -65,6 +65,9 @@ def operations(document: Document) -> Iterator[tuple[str, str, Document]]:
             yield path, method.upper(), operation
 
 
+OF_AN_EXPERIMENT = "report", "start", "pause", "ramp", "phase", "pin", "stop", "decisions"
+
+
 @pytest.fixture
 def known(running: Running) -> Mapping[str, dict[str, str]]:
     """One of everything, by the path that shows it."""
@@ -83,6 +86,7 @@ def known(running: Running) -> Mapping[str, dict[str, str]]:
         post("/v1/checkpoints", {"id": name, "engine": engine})
     variants = [{"key": name, "checkpoint": name} for name in ("m1", "m2")]
     post("/v1/experiments", {"key": "x1", "variants": variants})
+    decision = post("/v1/experiments/x1/decisions", {})["id"]
     dataset = post("/v1/datasets", {"format": "kto"})["id"]
     spare = post("/v1/keys", {"scopes": ["ingest"]})["id"]
     running.until_stored()
@@ -94,9 +98,10 @@ def known(running: Running) -> Mapping[str, dict[str, str]]:
         "/v1/checkpoints/{id}": {"id": "m1"},
         "/v1/checkpoints/{id}/alias": {"id": "m1"},
         "/v1/experiments/{key}": {"key": "x1"},
-        "/v1/experiments/{key}/report": {"key": "x1"},
-        "/v1/experiments/{key}/start": {"key": "x1"},
-        "/v1/experiments/{key}/stop": {"key": "x1"},
+        **{f"/v1/experiments/{{key}}/{name}": {"key": "x1"} for name in OF_AN_EXPERIMENT},
+        "/v1/experiments/{key}/decisions/{id}/again": {"key": "x1", "id": decision},
+        "/v1/experiments/{key}/decisions/{id}/override": {"key": "x1", "id": decision},
+        "/v1/layers/{key}": {"key": "default"},
         "/v1/datasets/{id}": {"id": dataset},
         "/v1/datasets/{id}/files/{name}": {"id": dataset, "name": "manifest.json"},
         "/v1/keys/{id}": {"id": spare},

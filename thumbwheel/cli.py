@@ -12,7 +12,9 @@ from ingest.errors import BadInput, ThumbwheelError
 from ingest.events import CONSENT_LEVELS
 from ingest.importers import Format
 from thumbwheel import commands
+from thumbwheel.analyze import add_analyze
 from thumbwheel.client import ServerSays
+from thumbwheel.decide import add_decide
 from thumbwheel.door import add_door
 from thumbwheel.erase import add_erase
 from thumbwheel.operations import add_operations
@@ -47,6 +49,8 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_server(verbs)
     _add_import(verbs)
     _add_experiments(verbs)
+    add_decide(verbs)
+    add_analyze(verbs)
     _add_export(verbs)
     _add_keys(verbs)
     add_erase(verbs)
@@ -105,8 +109,27 @@ def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     report.add_argument("--json", action="store_true")
     add_door(report)
     report.set_defaults(run=commands.report)
-    experiment = verbs.add_parser("experiment", help="create, start, stop and list experiments")
+    experiment = verbs.add_parser(
+        "experiment", help="create, start, ramp, pause, stop and list experiments"
+    )
     actions = experiment.add_subparsers(required=True, metavar="ACTION")
+    create = _add_create(actions)
+    for name in ("start", "pause", "stop"):
+        change = actions.add_parser(name)
+        change.add_argument("key")
+        change.set_defaults(run=commands.change_experiment, action=name)
+        add_door(change)
+    ramp = actions.add_parser("ramp", help="let more units in; nobody changes arms")
+    ramp.add_argument("key")
+    ramp.add_argument("--coverage", type=float, required=True)
+    ramp.set_defaults(run=commands.ramp_experiment)
+    listing = actions.add_parser("list")
+    listing.set_defaults(run=commands.list_experiments)
+    for each in (create, ramp, listing):
+        add_door(each)
+
+
+def _add_create(actions: "_Verbs[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     create = actions.add_parser("create", help="a draft; the first variant is the control")
     create.add_argument("key")
     create.add_argument(
@@ -118,19 +141,19 @@ def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     )
     create.add_argument("--goal", action="append", metavar="METRIC", help="default thumbs_net")
     create.add_argument("--guardrail", action="append", default=[], metavar="METRIC=MARGIN")
-    create.add_argument("--reading", choices=["sequential", "fixed"], default="sequential")
+    create.add_argument(
+        "--reading", choices=["sequential", "group_sequential", "fixed"], default="sequential"
+    )
     create.add_argument("--planned-units", type=int)
-    create.add_argument("--coverage", type=float)
+    create.add_argument("--coverage", type=float, help="share of the layer; default all")
+    create.add_argument("--ramp-to", type=float, help="coverage to keep free for a ramp")
+    create.add_argument("--layer", help="experiments of one layer share no unit; default 'default'")
+    create.add_argument("--min-days", type=int, help="before anything ships; default 7")
+    create.add_argument(
+        "--on-harm", choices=["tell", "stop"], help="what the watch does; default tell"
+    )
     create.set_defaults(run=commands.create_experiment)
-    for name in ("start", "stop"):
-        change = actions.add_parser(name)
-        change.add_argument("key")
-        change.set_defaults(run=commands.change_experiment, action=name)
-        add_door(change)
-    listing = actions.add_parser("list")
-    listing.set_defaults(run=commands.list_experiments)
-    for each in (create, listing):
-        add_door(each)
+    return create
 
 
 def _add_export(verbs: "_Verbs[argparse.ArgumentParser]") -> None:

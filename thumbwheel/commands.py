@@ -108,7 +108,7 @@ def create_experiment(arguments: Namespace) -> int:
             "guardrails": [_guardrail(text) for text in arguments.guardrail],
         },
     }
-    for name in ("planned_units", "coverage"):
+    for name in ("planned_units", "coverage", "ramp_to", "layer", "min_days", "on_harm"):
         if getattr(arguments, name) is not None:
             body[name] = getattr(arguments, name)
     with connected(arguments) as api:
@@ -123,6 +123,13 @@ def change_experiment(arguments: Namespace) -> int:
     with connected(arguments) as api:
         found = api.post(f"/v1/experiments/{arguments.key}/{arguments.action}")
     print(f"{arguments.key} is {found['status']}.")
+    return 0
+
+
+def ramp_experiment(arguments: Namespace) -> int:
+    with connected(arguments) as api:
+        api.post(f"/v1/experiments/{arguments.key}/ramp", {"coverage": arguments.coverage})
+    print(f"{arguments.key} takes {arguments.coverage:.0%} of its layer now; nobody changed arms")
     return 0
 
 

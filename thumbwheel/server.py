@@ -15,7 +15,10 @@ from fastapi.responses import HTMLResponse
 
 from datagen.api import DatagenApi, Exports
 from experiments.api import ExperimentsApi
+from experiments.decisions import DecisionsApi
+from experiments.records import Decisions
 from experiments.registry import Experiments
+from experiments.watch import Watch
 from ingest.app import create_app
 from ingest.drain import GROUP, Drain
 from ingest.errors import Conflict, Unavailable
@@ -89,9 +92,11 @@ class Server:
         room = self.ingest
         checkpoints = Checkpoints(room.control)
         experiments = Experiments(room.control, checkpoints.exists)
+        decisions = Decisions(room.control, room.store)
         gateway = Gateway(checkpoints, experiments, room.intake, http)
         exports = Exports(room.store, room.settings.data / "datasets")
         room.erasures.derived = derived(exports, checkpoints)
+        room.erasures.forget_user = lambda user: experiments.forget("user", user)
         self.drain.watch = batches = Batches()
         console = APIRouter()
         console.add_api_route(
@@ -102,6 +107,7 @@ class Server:
             [
                 *room.routers(),
                 ExperimentsApi(experiments, room.store, room.keys).router(),
+                DecisionsApi(experiments, decisions, room.keys).router(),
                 ServingApi(gateway, checkpoints, room.keys).router(),
                 DatagenApi(exports, room.keys).router(),
                 console,
@@ -110,16 +116,17 @@ class Server:
             meters=[*room.meters(), *drain_meters(self.drain)],
             collectors=batches.collectors,
             origins=room.settings.origins,
-            lifespan=self._lifespan(http),
+            lifespan=self._lifespan(http, Watch(experiments, decisions)),
         )
 
-    def _lifespan(self, http: httpx.AsyncClient):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def _lifespan(self, http: httpx.AsyncClient, watch: Watch):  # type: ignore[no-untyped-def]  # noqa: ANN202
         @asynccontextmanager
         async def alive(_app: FastAPI) -> AsyncIterator[None]:
             upkeep = self.ingest.upkeep()
             beside = [
                 threading.Thread(target=self.drain.run, name="drain"),
                 threading.Thread(target=upkeep.run, name="upkeep"),
+                threading.Thread(target=watch.run, name="watch"),
             ]
             for thread in beside:
                 thread.start()
@@ -130,6 +137,7 @@ class Server:
                 self.ingest.erasures.close()
                 self.drain.stop.set()
                 upkeep.stop.set()
+                watch.stop.set()
                 for thread in beside:
                     thread.join()
                 await http.aclose()

@@ -11,8 +11,14 @@ _VERDICTS = {
     "ship": "ship {variant}",
     "rollback": "roll back {variant}",
     "continue": "go on",
+    "inconclusive": "inconclusive",
     "blocked": "no verdict",
 }
+
+
+def verdict_of(decision: Mapping[str, Any]) -> str:
+    """In words."""
+    return _VERDICTS[decision["verdict"]].format(variant=decision["variant"])
 
 
 def show_report(out: Console, report: Mapping[str, Any]) -> None:
@@ -27,8 +33,7 @@ def show_report(out: Console, report: Mapping[str, Any]) -> None:
     for each in report["metrics"]:
         _show_metric(out, each, experiment)
     decision = report["decision"]
-    verdict = _VERDICTS[decision["verdict"]].format(variant=decision["variant"])
-    out.print(f"[bold]Decision: {verdict}[/] — {decision['rule']}")
+    out.print(f"[bold]Decision: {verdict_of(decision)}[/] — {decision['rule']}")
 
 
 def _show_metric(out: Console, each: Mapping[str, Any], experiment: Mapping[str, Any]) -> None:
@@ -37,6 +42,9 @@ def _show_metric(out: Console, each: Mapping[str, Any], experiment: Mapping[str,
     out.print(f"[bold]{metric['title']}[/] ({each['role']}, {metric['good']} is good)")
     out.print(f"  {metric['definition']}", style="dim")
     table = Table("variant", "units", "value", "difference", "interval", "p", "lift", box=None)
+    several = any(arm["adjusted_p"] is not None for arm in each["comparisons"])
+    if several:
+        table.add_column("p, Holm")
     control, *_ = each["arms"]
     table.add_row(
         control["variant"], f"{control['units']:,}", _number(control["estimate"]), "control"
@@ -50,11 +58,18 @@ def _show_metric(out: Console, each: Mapping[str, Any], experiment: Mapping[str,
             _interval(comparison["interval"]),
             _p(comparison["p_value"]),
             _lift(comparison),
+            *([_p(comparison["adjusted_p"])] if several else []),
         )
     out.print(table)
     for comparison in each["comparisons"]:
         if comparison["reason"]:
             out.print(f"  {comparison['variant']}: {comparison['reason']}")
+        if comparison["harm_bound"] is not None:
+            at_best = "at best" if metric["good"] == "up" else "at least"
+            bound = _number(comparison["harm_bound"], signed=True)
+            out.print(
+                f"  {comparison['variant']}: {at_best} {bound}; the margin is {each['margin']:g}"
+            )
     level = f"{1 - experiment['alpha']:.0%}"
     method = each["comparisons"][0]["method"]
     out.print(f"  {level} interval, users as units; {method}", style="dim")
@@ -78,7 +93,9 @@ def _srm(health: Mapping[str, Any]) -> str:
     if srm["p_value"] is None:
         return f"split not checked: {srm['reason']}"
     verdict = "MISMATCH" if health["srm_alarm"] else "as planned"
-    return f"split {verdict} (p = {srm['p_value']:.3g})"
+    anytime = health["srm_sequential"]
+    daily = f", at every look p = {anytime['p']:.3g}" if anytime["p"] is not None else ""
+    return f"split {verdict} (p = {srm['p_value']:.3g}{daily})"
 
 
 def _number(value: float | None, *, signed: bool = False) -> str:

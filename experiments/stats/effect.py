@@ -16,8 +16,10 @@ class Effect:
 
     Where `reason` is not None every number is None: neither 0 nor 1 is put in an answer's place.
     Otherwise `estimate`, `std_error` and `ci` are in the units of `scale`: those of the metric for
-    "absolute", parts of the control's value for "relative" (0.1 is +10 %). `p_value` is two-sided,
-    `ci` covers 1 - `alpha`, and it excludes 0 exactly when `p_value` < `alpha`. `n_control` and
+    "absolute", parts of the control's value for "relative" (0.1 is +10 %). `p_value` is two-sided
+    and `ci` covers 1 - `alpha`, unless `method` names a side: then `ci` is open (inf) on the other.
+    `ci` excludes 0, or the margin that `method` names, exactly when `p_value` < `alpha`. `df` is
+    inf for a normal. `n_control` and
     `n_treatment` count units.
     """
 

@@ -10,9 +10,10 @@ from scipy.stats import chi2_contingency, chisquare
 from experiments.assign import (
     LAYER_SLOTS,
     MAX_TOTAL_WEIGHT,
+    Bucketer,
+    Condition,
     ExperimentSpec,
     Variant,
-    allocate,
     assign,
     hash32,
     pick,
@@ -126,7 +127,8 @@ def test_an_arm_of_the_smallest_weight_still_gets_keys() -> None:
 @pytest.mark.parametrize("salt", ["tab", "tab-2", "9f2", "checkpoint/ünïcode", "x"])
 @pytest.mark.parametrize("weights", [(1, 1), (1, 2, 7)])
 def test_arms_get_their_shares_under_any_salt(salt: str, weights: tuple[int, ...]) -> None:
-    arms = [arm(spec(weights=weights, salt=salt), unit) for unit in UNITS]
+    dealt = spec(weights=weights, salt=salt)
+    arms = [arm(dealt, unit) for unit in UNITS]
     counts = [arms.count(f"arm-{i}") for i in range(len(weights))]
     shares = [len(UNITS) * weight / sum(weights) for weight in weights]
     assert chisquare(counts, shares).pvalue > RARE
@@ -143,10 +145,11 @@ def test_units_spread_evenly_over_a_layer(layer: str) -> None:
 
 @pytest.mark.parametrize(("salt", "other"), [("tab", "chat"), ("exp-1", "exp-2"), ("a", "aa")])
 def test_the_arms_of_two_experiments_are_independent(salt: str, other: str) -> None:
+    """Report 27, togglz#104: without a salt the same users were first in every rollout."""
     table = [[0, 0, 0], [0, 0, 0]]
+    two, three = spec(salt=salt), spec(salt=other, weights=(1, 1, 1))
     for unit in UNITS:
-        row = arm(spec(salt=salt), unit)
-        column = arm(spec(salt=other, weights=(1, 1, 1)), unit)
+        row, column = arm(two, unit), arm(three, unit)
         assert row is not None
         assert column is not None
         table[int(row[-1])][int(column[-1])] += 1
@@ -157,6 +160,9 @@ def test_the_arms_of_two_experiments_are_independent(salt: str, other: str) -> N
 def test_arms_keep_their_shares_inside_a_narrow_range_even_if_salted_like_the_layer(
     salt: str,
 ) -> None:
+    """Report 15, unleash-go-sdk#145: rollout and variant had one hash, so at a rollout of 10 % only
+    a tenth of the variants' range was used.
+    """
     narrow = spec(salt=salt, weights=(1, 1, 1, 1), layer_range=(0, 1000))
     arms = [chosen for unit in UNITS if (chosen := arm(narrow, unit))]
     assert 1700 < len(arms) < 2300
@@ -172,10 +178,8 @@ def test_a_ramp_moves_nobody(unit: str, start: int, end: int, wider: int) -> Non
 
 
 def test_a_ramp_takes_more_units_at_each_step_and_all_at_the_end() -> None:
-    counts = [
-        sum(assign(spec(layer_range=(0, end)), unit) is not None for unit in UNITS[:2000])
-        for end in (0, 100, 1000, 5000, LAYER_SLOTS)
-    ]
+    steps = [spec(layer_range=(0, end)) for end in (0, 100, 1000, 5000, LAYER_SLOTS)]
+    counts = [sum(assign(each, unit) is not None for unit in UNITS[:2000]) for each in steps]
     assert counts == sorted(counts)
     assert counts[0] == 0, "a coverage of 0 is nobody, not 'unset'"
     assert counts[-1] == 2000
@@ -260,41 +264,36 @@ def test_a_variant_without_a_key_or_with_a_negative_weight_is_refused() -> None:
             Variant(key, "cp", weight)
 
 
-@pytest.mark.parametrize(
-    ("taken", "coverage", "expected"),
-    [
-        ([], 1.0, (0, 10_000)),
-        ([(0, 1000)], 0.1, (1000, 2000)),
-        ([(5000, 6000), (0, 1000)], 0.4, (1000, 5000)),
-        ([(5000, 6000), (0, 1000)], 0.41, None),
-        ([(0, 9000)], 0.1001, None),
-        ([(0, 5000), (100, 200), (4000, 6000)], 0.4, (6000, 10_000)),
-        ([(500, 500)], 1.0, (0, 10_000)),
-    ],
-)
-def test_a_new_experiment_gets_the_first_free_range(
-    taken: list[tuple[int, int]], coverage: float, expected: tuple[int, int] | None
-) -> None:
-    assert allocate(taken, coverage) == expected
+def test_a_coverage_of_half_is_half_and_each_arm_has_its_share_of_it() -> None:
+    """Report 7, growthbook-sdk-java#207: the percentage was hashed twice, and 50 % became 25 %."""
+    half = spec(layer_range=(0, 5_000))
+    arms = [arm(half, unit) for unit in UNITS]
+    counts = [arms.count(each) for each in (None, "arm-0", "arm-1")]
+    assert chisquare(counts, [10_000, 5_000, 5_000]).pvalue > RARE
 
 
-@given(st.lists(st.tuples(slots, slots).map(sorted), max_size=6), st.integers(1, LAYER_SLOTS))
-def test_an_allocated_range_is_free_and_the_first(taken: list[list[int]], width: int) -> None:
-    ranges = [(start, end) for start, end in taken]
-    busy = {slot for start, end in ranges for slot in range(start, end)}
-    starts = [0, *sorted(end for _, end in ranges)]
-    runs = (start for start in starts if start + width <= LAYER_SLOTS)
-    expected = next((start for start in runs if busy.isdisjoint(range(start, start + width))), None)
-    found = allocate(ranges, width / LAYER_SLOTS)
-    assert found == (None if expected is None else (expected, expected + width))
+def test_two_rollouts_do_not_begin_with_the_same_users() -> None:
+    """Report 27, togglz#104."""
+    first, second = (spec(key, layer=f"{key}/", layer_range=(0, 1_000)) for key in ("a", "b"))
+    table = [[0, 0], [0, 0]]
+    for unit in UNITS:
+        table[arm(first, unit) is None][arm(second, unit) is None] += 1
+    assert chi2_contingency(table).pvalue > RARE
 
 
-@pytest.mark.parametrize("coverage", [0, -0.1, 1.01, 0.00001, float("nan")])
-def test_a_coverage_that_is_no_share_of_a_layer_is_refused(coverage: float) -> None:
-    with pytest.raises(BadInput, match="coverage"):
-        allocate([], coverage)
+def test_who_is_not_targeted_is_not_in_and_all_others_are_as_without() -> None:
+    german = Condition(attribute="country", operator="equals", value="de")
+    targeted = dataclasses.replace(spec(), targeting=(german,))
+    for unit in UNITS[:200]:
+        assert assign(targeted, unit, {"country": "de"}) == assign(spec(), unit)
+        assert assign(targeted, unit, {"country": "fr"}) is None
+        assert assign(targeted, unit) is None
 
 
-def test_a_taken_range_that_is_no_range_is_refused() -> None:
-    with pytest.raises(BadInput, match="taken"):
-        allocate([(9, 3)], 0.1)
+def test_an_override_wins_over_a_pin_and_is_not_measured() -> None:
+    pinned = dataclasses.replace(spec(), pinned=(("u", "arm-0"),))
+    given = Bucketer().assign(pinned, "u", {}, {"u": "arm-1"})
+    assert given is not None
+    assert (given.variant, given.reason) == ("arm-1", "pinned")
+    others = Bucketer().assign(pinned, "v", {}, {"u": "arm-1"})
+    assert others == assign(spec(), "v")

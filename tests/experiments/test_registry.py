@@ -4,6 +4,7 @@ import pytest
 from sqlalchemy import Engine
 
 from experiments.assign import LAYER_SLOTS, assign
+from experiments.lifecycle import Phase
 from experiments.registry import Experiments, Plan, PlannedVariant
 from ingest.errors import BadInput, Conflict, NotFound
 
@@ -96,3 +97,41 @@ def test_what_does_not_exist_is_not_found(experiments: Experiments) -> None:
     for ask in (experiments.get, experiments.start, experiments.stop):
         with pytest.raises(NotFound):
             ask("none")
+
+
+def test_shares_that_do_not_sum_to_one_are_refused_at_save(experiments: Experiments) -> None:
+    for weights in ((0.5, 0.4), (1.5, 1), (0.5, 0.5, 0.5)):
+        with pytest.raises(BadInput, match="must sum to 1") as refused:
+            experiments.create(plan("e1", *weights))
+        assert refused.value.errors[0].field == "variants"
+    with pytest.raises(BadInput, match="would get nobody"):
+        experiments.create(plan("e1", 1e-7, 1 - 1e-7))
+    assert experiments.all() == []
+
+
+def test_room_and_segments_are_checked_at_save(experiments: Experiments) -> None:
+    for field, bad in (
+        ("ramp_to", {"coverage": 0.5, "ramp_to": 0.4}),
+        ("segments", {"segments": ("country", "country")}),
+        ("hashing.seed", {"hashing": {"seed": "x"}}),
+    ):
+        with pytest.raises(BadInput) as refused:
+            experiments.create(plan("e1", **bad))
+        assert refused.value.errors[0].field == field
+    made = experiments.create(
+        plan("e1", reading="group_sequential", segments=("country",), coverage=0.1, ramp_to=1)
+    )
+    assert made.public()["reading"] == "group_sequential"
+
+
+def test_an_experiment_from_growthbook_has_its_layer_to_itself(experiments: Experiments) -> None:
+    """There, coverage shrinks the arms' ranges: other experiments would share its units."""
+    hashing = {"algorithm": "growthbook-v2", "seed": "my-test"}
+    experiments.create(plan("e1", hashing=hashing, coverage=0.2))
+    spec = experiments.start("e1").spec
+    assert (spec.salt, spec.algorithm, spec.layer_range) == ("my-test", "growthbook-v2", (0, 2_000))
+    experiments.create(plan("e2", coverage=0.1))
+    with pytest.raises(Conflict, match="no room"):
+        experiments.start("e2")
+    assert experiments.ramp("e1", 0.4).slots == (0, 4_000)
+    assert experiments.phase("e1", Phase()).spec.salt == "my-test/2/"

@@ -1,0 +1,49 @@
+"""An arm's mean or ratio with the delta method's variance."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Self
+
+from experiments.stats.moments import Moments
+
+# v + R²w - 2Rc loses about this share of its terms to rounding: what is left below it is no variance.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A mean (or a ratio of means), the sampling variance of it, and the units behind it."""
+
+    value: float
+    variance: float
+    n: int
+
+    @classmethod
+    def of(cls, moments: Moments) -> Self:
+        """The arm of moments that are fit (`unfit` has no reason)."""
+        value = moments.mean / moments.den_mean
+        terms = moments.var + value * value * moments.den_var
+        spread = terms - 2 * value * moments.cov
+        if moments.den_var and spread <= _ROUNDING * terms:
+            spread = 0.0
+        return cls(value, spread / moments.n / moments.den_mean / moments.den_mean, moments.n)
+
+
+def unfit(arm: Moments) -> str | None:
+    """Why these moments have no variance of their mean, or None."""
+    if arm.n < 2:
+        return "an arm has fewer than 2 units"
+    if not all(map(isfinite, (arm.mean, arm.var, arm.den_mean, arm.den_var, arm.cov))):
+        return "a moment is not finite"
+    if min(arm.var, arm.den_var) < 0:
+        return "a variance is negative"
+    if arm.den_mean == 0:
+        return "an arm's denominator is 0"
+    return None
+
+
+def satterthwaite(*arms: tuple[float, int]) -> float:
+    """Degrees of freedom of a sum of independent (variance, units); some variance is above 0."""
+    # Shares, not squares of variances: those underflow at 1e-160.
+    total = sum(variance for variance, _ in arms)
+    return 1 / sum((variance / total) ** 2 / (n - 1) for variance, n in arms)

@@ -1,0 +1,70 @@
+"""Looks at what runs while nobody does, and keeps each new verdict."""
+
+import json
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from experiments.decision import Decision
+from experiments.plans import Experiment
+from experiments.records import Decisions, record_of
+from experiments.registry import Experiments
+from experiments.report import report
+from ingest.errors import ThumbwheelError
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 600.0
+
+
+@dataclass
+class Watch:
+    """Runs in a thread of its own until `stop` is set."""
+
+    experiments: Experiments
+    decisions: Decisions
+    every_s: float = EVERY_S
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stop.wait(self.every_s):
+            try:
+                self.turn()
+            except ThumbwheelError as error:
+                log.warning("the watch waits: %s", error.detail)
+
+    def turn(self) -> None:
+        """Each running experiment has its newest verdict recorded, and is stopped if it asked so.
+
+        Raises: Unavailable.
+        """
+        for each in self.experiments.all():
+            if each.status == "running":
+                self._look(each)
+
+    def _look(self, experiment: Experiment) -> None:
+        key = experiment.plan.key
+        # As of a whole second: a record names its time, and people type it.
+        now = datetime.now(UTC).replace(microsecond=0)
+        found = report(self.decisions.store, experiment, as_of=now)
+        before = self.decisions.all(key)
+        if before and _told(json.loads(before[-1].record)) == _said(found.decision):
+            return
+        self.decisions.keep(key, record_of(experiment, found))
+        log.warning("%s: %s, %s", key, found.decision.verdict, found.decision.rule)
+        if found.decision.verdict == "rollback" and experiment.plan.on_harm == "stop":
+            self.experiments.stop(key)
+            log.warning("%s is stopped, as its plan asks for on harm", key)
+
+
+def _told(record: Mapping[str, Any]) -> tuple[str, str | None, str]:
+    decision = record["decision"]
+    return decision["verdict"], decision["variant"], decision["gate"]
+
+
+def _said(decision: Decision) -> tuple[str, str | None, str]:
+    """Without the rule's words, which name days and hours."""
+    return decision.verdict, decision.variant, decision.gate

@@ -1,0 +1,157 @@
+"""`thumbwheel analyze`: an experiment in a file, read as a report would be."""
+
+import argparse
+import json
+from argparse import Namespace
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from experiments.analyze import Analysis, Difference, MetricAnswer, Question, analyze
+from experiments.tables import DataTable
+from ingest.errors import BadInput
+
+# A terminal of 80 columns breaks long lines itself, which reads better than cells of two words.
+_out = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
+_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
+
+
+def add_analyze(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+    parser = verbs.add_parser(
+        "analyze",
+        help="compare the arms of an experiment in a CSV or Parquet file",
+        description="Reads one file, asks no server: the health of the split first, then each arm "
+        "against the control. Rows of one unit belong together.",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="CSV (plain, gzip) or Parquet")
+    parser.add_argument("--unit", required=True, help="the column of who was randomised")
+    parser.add_argument("--arm", required=True, help="the column of which arm they got")
+    parser.add_argument(
+        "--metric",
+        required=True,
+        action="append",
+        metavar="COLUMN[/COLUMN]",
+        help="mean of a column, or ratio of two; repeat for several",
+    )
+    parser.add_argument("--control", metavar="ARM", help="default the first by name")
+    parser.add_argument(
+        "--weight",
+        action="append",
+        default=[],
+        metavar="ARM=WEIGHT",
+        help="of the planned split; default the same for each",
+    )
+    parser.add_argument("--alpha", type=float, default=0.05, help="error rate; default 0.05")
+    parser.add_argument("--json", action="store_true")
+    parser.set_defaults(run=analyze_file)
+
+
+def analyze_file(arguments: Namespace) -> int:
+    question = Question(
+        unit=arguments.unit,
+        arm=arguments.arm,
+        metrics=tuple(arguments.metric),
+        control=arguments.control,
+        weights=dict(map(_weight, arguments.weight)),
+        alpha=arguments.alpha,
+    )
+    found = analyze(DataTable.read(arguments.file), question)
+    if arguments.json:
+        print(json.dumps(asdict(found) | {"meaning": found.split.meaning}, indent=2))
+    else:
+        _show(found, question)
+    return 0
+
+
+def _weight(text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError as error:
+        raise BadInput.of("weight", f"{text!r} is not ARM=NUMBER") from error
+
+
+def _show(found: Analysis, question: Question) -> None:
+    split = found.split
+    counts = " v ".join(f"{name} {count:,}" for name, count in split.units.items())
+    planned = ":".join(f"{weight:g}" for weight in split.weights.values())
+    _out.print(f"[bold]{sum(split.units.values()):,} units[/] in {found.rows:,} rows: {counts}")
+    _out.print(f"  split, planned {planned}: {split.meaning}")
+    if split.excluded_units:
+        _out.print(f"  {split.excluded_units:,} units are in two arms and count in none")
+    if split.incomplete_rows:
+        _out.print(f"  {split.incomplete_rows:,} rows have no unit or no arm and count nowhere")
+    for answer in found.metrics:
+        _show_metric(answer, found)
+    _out.print()
+    _out.print(
+        f"{1 - found.alpha:.0%} intervals, {question.unit} as the unit, delta method with Welch's "
+        "degrees of freedom; lift by Fieller, so both say the same. One planned look: who looks "
+        "every day needs an experiment's report.",
+        style="dim",
+    )
+
+
+def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
+    _out.print()
+    _out.print(f"[bold]{answer.metric}[/]")
+    difference = "points" if answer.is_share else "difference"
+    table = Table("arm", "units", "value", difference, "interval", "p", "lift", box=None)
+    several = sum(len(each.differences) for each in found.metrics) > 1
+    if several:
+        table.add_column("p, Holm")
+    control, *arms = answer.arms
+    table.add_row(control.arm, f"{control.units:,}", _number(control.value, answer), "control")
+    for arm, each in zip(arms, answer.differences, strict=True):
+        shown = [
+            arm.arm,
+            f"{arm.units:,}",
+            _number(arm.value, answer),
+            _signed(each.absolute.estimate, answer),
+            _interval(each, answer),
+            _p(each.absolute.p_value),
+            _lift(each),
+        ]
+        table.add_row(*shown, *([_p(each.adjusted_p)] if several else []))
+    _out.print(table)
+    for each in answer.differences:
+        if each.absolute.reason:
+            _out.print(f"  {each.arm}: no answer, {each.absolute.reason}")
+        elif "few units" in each.absolute.method:
+            _out.print(f"  {each.arm}: few units, the interval may be too narrow")
+    if answer.left_out_rows:
+        _out.print(f"  {answer.left_out_rows:,} rows without a value are left out")
+
+
+def _number(value: float | None, answer: MetricAnswer) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2%}" if answer.is_share else f"{value:.6g}"
+
+
+def _signed(value: float | None, answer: MetricAnswer) -> str:
+    if value is None:
+        return "–"
+    return f"{100 * value:+.3f}" if answer.is_share else f"{value:+.4g}"
+
+
+def _interval(each: Difference, answer: MetricAnswer) -> str:
+    if each.absolute.ci is None:
+        return "–"
+    low, high = each.absolute.ci
+    if answer.is_share:
+        return f"{100 * low:+.3f} … {100 * high:+.3f}"
+    return f"{low:+.4g} … {high:+.4g}"
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2g}"
+
+
+def _lift(each: Difference) -> str:
+    if each.relative.estimate is None or each.relative.ci is None:
+        return "–"
+    low, high = each.relative.ci
+    return f"{each.relative.estimate:+.1%} ({100 * low:+.1f} … {100 * high:+.1f})"
