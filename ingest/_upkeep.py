@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ingest._blobs import Blobs
 from ingest._known import Known
+from ingest._mending import Mending
 from ingest.drain import GROUP
 from ingest.errors import ThumbwheelError
 from ingest.intake import Intake
@@ -21,6 +22,8 @@ KEEP_BYTES = 1 << 30
 _FIRST_S = 5.0
 """A server that has just started has clients who waited; to learn millions of facts takes both cores."""
 _EVERY_S = 60.0
+_TORN_S = 1.0
+"""How soon a part that cannot be read is noticed."""
 _SWEEP_EVERY_S = 86_400.0
 
 
@@ -39,16 +42,23 @@ class Upkeep:
     _sweep_at: float = field(default=0.0, init=False)
 
     def run(self) -> None:
-        pause = _FIRST_S
-        while not self.stop.wait(pause):
+        due = self.now() + _FIRST_S
+        while not self.stop.wait(_TORN_S):
+            if self.now() < due and not (self.sole and self.store.torn):
+                continue
             try:
                 self.turn()
             except ThumbwheelError as error:
                 logger.warning("upkeep waits: %s", error.detail)
-            pause = _EVERY_S
+            due = self.now() + _EVERY_S
 
     def turn(self) -> None:
-        """The log is within bounds, and the door knows what the store has. Raises: Unavailable."""
+        """The store is whole, the log within bounds, and the door knows what is stored.
+
+        Raises: Unavailable.
+        """
+        if self.sole:
+            Mending(self.log, self.store).turn()
         known = self.intake.stored
         if self.sole and (known is None or not known.complete or known.count > known.capacity):
             self._learn()

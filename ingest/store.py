@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
 
@@ -25,6 +25,8 @@ _CODE = re.compile(r"[Cc]ode: (\d+)")
 _CODE_NAME = re.compile(r"\(([A-Z][A-Z_]+)\)")
 _NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 321, 349, 675})
 """Codes of the engine that blame the rows: parse errors, types, ranges, sizes."""
+_TORN = frozenset({32, 33, 40, 74, 107, 226, 228, 246, 271, 273, 740})
+"""Codes of reading what was written badly: ends too early, wrong checksums, missing files."""
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2262, 1, 1, tzinfo=UTC)
@@ -53,7 +55,8 @@ def _boundary(doing: str) -> Iterator[None]:
         code, name = _CODE.search(str(error)), _CODE_NAME.search(str(error))
         said = f"{type(error).__name__} {code[0] if code else ''} {name[1] if name else ''}"
         log.warning("store: %s: %s", doing, said.strip())
-        kind = Refused if _blames_rows(error, code) else Unavailable
+        blames = doing.startswith("inserting") and _blames_rows(error, code)
+        kind = Refused if blames else Unavailable
         raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
 
 
@@ -67,6 +70,13 @@ def _exact(value: object) -> object:
         value = min(max(value, EARLIEST), LATEST)
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
     return value
+
+
+def _part(name: str) -> str:
+    """The name of a part as the engine gave it, which takes no bound value there."""
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+        raise Unavailable(f"store: no part is called {name[:100]!r}")
+    return name
 
 
 def _askable(ids: Sequence[FactId]) -> Iterator[Sequence[FactId]]:
@@ -88,6 +98,8 @@ class Store:
     _client: Client
     _database: str
     _cluster: str = ""
+    torn: bool = field(default=False, init=False)
+    """A question met a part that cannot be read."""
     restore: Callable[[str], str] = str
     """An event's text with the large values that are kept elsewhere in their places."""
 
@@ -201,10 +213,30 @@ class Store:
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """The answer to a question; values are bound as `{name:Type}`. Raises: Unavailable."""
-        with _boundary("reading"):
+        with _boundary("reading"), self._doubting():
             bound = {name: _exact(value) for name, value in parameters.items()}
             answer = self._client.query(sql, parameters=bound, settings=self._asking)
             return list(answer.named_results())
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        try:
+            yield
+        except ClickHouseError as error:
+            code = _CODE.search(str(error))
+            if code and int(code[1]) in _TORN:
+                self.torn = True
+            raise
+
+    def detach_part(self, table: str, part: str) -> None:
+        """The part is set aside, and no question meets it. Raises: Unavailable."""
+        self.command(f"ALTER TABLE {table} DETACH PART '{_part(part)}'")
+
+    def drop_part(self, table: str, part: str) -> None:
+        """A part that was set aside is gone. Raises: Unavailable."""
+        self.command(
+            f"ALTER TABLE {table} DROP DETACHED PART '{_part(part)}' SETTINGS allow_drop_detached=1"
+        )
 
     def command(self, sql: str, **parameters: object) -> None:
         """The statement has been carried out, mutations included. Raises: Unavailable."""
