@@ -1,5 +1,6 @@
 """An experiment in a table: the same answers as a report's, from data that the analyst knows."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,25 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.stats import (
+    FEW_UNITS,
     SRM_ALARM,
     Effect,
     Moments,
+    QuantileSummary,
     SRMResult,
+    adjust_pvalues,
+    cr2_test,
+    quantile_test,
     ratio_test,
     relative_interval,
     srm_test,
 )
-from experiments.stats.multiplicity import adjust_pvalues
 from experiments.tables import DataTable, Floats
 from ingest.errors import BadInput
 
+_QUANTILE = re.compile(r"p([1-9]\d|9\d\d):(.+)")
 _UNUSUAL = 0.05
 """A split less likely than this is worth a look, though it stops nothing."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """`metrics` are columns, or `numerator/denominator` of two. Weights of 1 each where none are named."""
+    """What is asked of a table.
+
+    `metrics` are columns, `numerator/denominator` of two, or `p95:column` for a quantile of rows.
+    Arms without a planned weight have 1.
+    """
 
     unit: str
     arm: str
@@ -190,43 +200,103 @@ def _split(units: _Units, question: Question) -> Split:
 
 
 def _answer(table: DataTable, question: Question, units: _Units, metric: str) -> MetricAnswer:
-    top_name, slash, bottom_name = metric.partition("/")
-    if slash and not bottom_name:
-        raise BadInput.of("metric", f"{metric!r} names no denominator; write COLUMN/COLUMN")
-    top = table.numbers(top_name, "metric")
-    bottom = table.numbers(bottom_name, "metric") if bottom_name else np.ones_like(top)
+    values = _Values.of(table, metric)
     counted = units.unit >= 0
-    given = counted & ~np.isnan(top) & ~np.isnan(bottom)
-    moments = _moments(units, top, bottom, given)
-    control = moments[0]
-    differences = [
-        Difference(
-            name,
-            ratio_test(control, arm, alpha=question.alpha),
-            relative_interval(control, arm, alpha=question.alpha),
-            None,
-        )
-        for name, arm in zip(units.arms[1:], moments[1:], strict=True)
-    ]
+    given = counted & values.given
+    answered = _quantiles if values.q else _ratios
+    arms, effects = answered(units, values, given, question.alpha)
     return MetricAnswer(
         metric=metric,
-        is_share=not bottom_name and bool(np.isin(top[given], (0, 1)).all()),
+        is_share=values.is_share(given),
         left_out_rows=int((counted & ~given).sum()),
-        arms=tuple(map(_value, units.arms, moments)),
-        differences=tuple(differences),
+        arms=tuple(arms),
+        differences=tuple(
+            Difference(name, *pair, None)
+            for name, pair in zip(units.arms[1:], effects, strict=True)
+        ),
     )
 
 
-def _moments(units: _Units, top: Floats, bottom: Floats, given: NDArray[np.bool_]) -> list[Moments]:
-    """Of each arm, over the units that have the metric."""
+@dataclass(frozen=True)
+class _Values:
+    """A metric as the analyst wrote it, row by row."""
+
+    top: Floats
+    bottom: Floats | None
+    q: float | None
+
+    @classmethod
+    def of(cls, table: DataTable, metric: str) -> "_Values":
+        if found := _QUANTILE.fullmatch(metric):
+            return cls(table.numbers(found[2], "metric"), None, float(f"0.{found[1]}"))
+        top, slash, bottom = metric.partition("/")
+        if slash and not bottom:
+            raise BadInput.of("metric", f"{metric!r} names no denominator; write COLUMN/COLUMN")
+        return cls(
+            table.numbers(top, "metric"), table.numbers(bottom, "metric") if slash else None, None
+        )
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        missing = np.isnan(self.top)
+        return ~missing if self.bottom is None else ~(missing | np.isnan(self.bottom))
+
+    def is_share(self, given: NDArray[np.bool_]) -> bool:
+        simple = self.bottom is None and self.q is None
+        return simple and bool(np.isin(self.top[given], (0, 1)).all())
+
+
+_Pair = tuple[Effect, Effect]
+"""Absolute and relative."""
+
+
+def _ratios(
+    units: _Units, values: _Values, given: NDArray[np.bool_], alpha: float
+) -> tuple[list[ArmValue], list[_Pair]]:
+    """By sums of units; with few of them by a variance that is right for few."""
     of_row, size = units.unit[given], len(units.arm)
-    tops = np.bincount(of_row, top[given], size)
-    bottoms = np.bincount(of_row, bottom[given], size)
+    tops = np.bincount(of_row, values.top[given], size)
+    bottoms = np.bincount(of_row, None if values.bottom is None else values.bottom[given], size)
     has = np.bincount(of_row, minlength=size) > 0
-    return [
-        Moments.of(tops[has & (units.arm == arm)], bottoms[has & (units.arm == arm)])
+    sums = [
+        np.column_stack([tops, bottoms])[has & (units.arm == arm)] for arm in range(len(units.arms))
+    ]
+    moments = [Moments.of(*each.T) for each in sums]
+    pairs: list[_Pair] = []
+    for own, arm in zip(sums[1:], moments[1:], strict=True):
+        whole = all((each[:, 1] >= 0).all() for each in (sums[0], own))
+        if whole and min(moments[0].n, arm.n) < FEW_UNITS:
+            pairs.append(_few(sums[0], own, alpha))
+        else:
+            absolute = ratio_test(moments[0], arm, alpha=alpha)
+            pairs.append((absolute, relative_interval(moments[0], arm, alpha=alpha)))
+    return list(map(_value, units.arms, moments)), pairs
+
+
+def _few(control: Floats, treatment: Floats, alpha: float) -> _Pair:
+    absolute = cr2_test(control, treatment, alpha=alpha)
+    return absolute, cr2_test(control, treatment, scale="relative", alpha=alpha)
+
+
+def _quantiles(
+    units: _Units, values: _Values, given: NDArray[np.bool_], alpha: float
+) -> tuple[list[ArmValue], list[_Pair]]:
+    """Of rows, with units as clusters."""
+    q = values.q or 0.5
+    arm_of_row = np.where(given, units.arm[units.unit], -1)
+    found = [
+        QuantileSummary.of(values.top[arm_of_row == arm], units.unit[arm_of_row == arm], q)
         for arm in range(len(units.arms))
     ]
+    pairs = [
+        (
+            quantile_test(found[0], each, q, alpha=alpha),
+            quantile_test(found[0], each, q, scale="relative", alpha=alpha),
+        )
+        for each in found[1:]
+    ]
+    arms = zip(units.arms, found, strict=True)
+    return [ArmValue(name, each.n_units, each.value) for name, each in arms], pairs
 
 
 def _value(arm: str, moments: Moments) -> ArmValue:

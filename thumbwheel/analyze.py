@@ -32,8 +32,8 @@ def add_analyze(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
         "--metric",
         required=True,
         action="append",
-        metavar="COLUMN[/COLUMN]",
-        help="mean of a column, or ratio of two; repeat for several",
+        metavar="METRIC",
+        help="COLUMN (its mean), COLUMN/COLUMN (a ratio) or p95:COLUMN; repeat for several",
     )
     parser.add_argument("--control", metavar="ARM", help="default the first by name")
     parser.add_argument(
@@ -119,8 +119,8 @@ def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
     for each in answer.differences:
         if each.absolute.reason:
             _out.print(f"  {each.arm}: no answer, {each.absolute.reason}")
-        elif "few units" in each.absolute.method:
-            _out.print(f"  {each.arm}: few units, the interval may be too narrow")
+        elif each.absolute.method == "CR2":
+            _out.print(f"  {each.arm}: few units, so by CR2 with {each.absolute.df:.1f} df")
     if answer.left_out_rows:
         _out.print(f"  {answer.left_out_rows:,} rows without a value are left out")
 

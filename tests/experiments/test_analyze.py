@@ -132,3 +132,27 @@ def test_what_is_no_table_is_refused_by_name(tmp_path: Path, content: bytes) -> 
         DataTable.read(path)
     with pytest.raises(BadInput, match="cannot be read"):
         DataTable.read(tmp_path / "nothing.csv")
+
+
+def test_few_units_are_read_by_a_variance_that_is_right_for_few(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    rows = [
+        f"u{unit},{'xy'[unit % 2]},{rng.integers(2)}" for unit in range(20) for _ in range(1 + unit)
+    ]
+    (found,) = answers(tmp_path, "user,arm,kept\n" + "\n".join(rows), "kept").metrics
+    effect = found.differences[0].absolute
+    assert effect.method == "CR2"
+    assert effect.df is not None
+    assert effect.df < 18
+
+
+def test_a_quantile_is_of_rows_and_its_clusters_are_units(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.lognormal(size=8_000)
+    rows = [f"u{n % 400},{'xy'[n % 2]},{value:.9f}" for n, value in enumerate(values)]
+    (found,) = answers(tmp_path, "user,arm,ms\n" + "\n".join(rows), "p95:ms").metrics
+    assert [arm.value for arm in found.arms] == pytest.approx(
+        [np.quantile(values[0::2], 0.95), np.quantile(values[1::2], 0.95)], rel=1e-6
+    )
+    assert [arm.units for arm in found.arms] == [200, 200]
+    assert found.differences[0].absolute.method == "clustered quantile"
