@@ -30,6 +30,9 @@ _SETTINGS = NETWORK | {
     # A reader that died without a word holds its partitions for so long; Kafka admits no less.
     "session_timeout_ms": 6_000,
     "heartbeat_interval_ms": 1_500,
+    # The others wait so long for one that beats and does not poll; an insert that hangs gives up
+    # before.
+    "max_poll_interval_ms": 75_000,
 }
 _INTENDED = re.compile(r"thumbwheel batch ends at (\d{1,18})", re.ASCII)
 
@@ -196,8 +199,13 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _end(consumer: KafkaConsumer) -> None:
+    client = consumer._client  # noqa: SLF001
     with suppress(KafkaError):  # the brokers find out by themselves
         consumer.close(autocommit=False, timeout_ms=CONNECT_S * 1000)
+    # kafka-python 3.0.12 leaves out the rest when the coordinator does not answer. The thread would
+    # go on beating for a member that never polls, and the whole group would wait for it.
+    client.close()
+    client._manager._net.stop()  # noqa: SLF001 - so do the clients' own close
 
 
 def _take(waiting: deque[Record], max_records: int, max_bytes: int) -> list[Record]:

@@ -151,6 +151,24 @@ def collected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     gc.collect()
 
 
+@pytest.mark.usefixtures("collected")
+@pytest.mark.filterwarnings("ignore:.*unclosed <socket:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+def test_a_reader_that_is_closed_while_the_broker_is_away_leaves_no_member_behind(
+    kafka_broker: Broker,
+) -> None:
+    log = open_log(f"kafka://{kafka_broker.server}/left-{uuid4().hex}")
+    log.append([Entry("a", b"a0")])
+    before = threading.active_count()
+    with reading(log) as consumer:
+        assert consumer.poll(max_records=1, max_bytes=1 << 20, timeout_s=20)
+        assert threading.active_count() > before
+        kafka_broker.stop(signal.SIGKILL)
+    assert threading.active_count() == before
+    kafka_broker.start()
+    log.close()
+
+
 class Traffic:
     """Four writers, each with a key, and one reader, until they are told to end."""
 
