@@ -47,9 +47,7 @@ class Watch:
 
     def _look(self, experiment: Experiment) -> None:
         key = experiment.plan.key
-        # As of a whole second: a record names its time, and people type it.
-        now = datetime.now(UTC).replace(microsecond=0)
-        found = report(self.decisions.store, experiment, as_of=now)
+        found = report(self.decisions.store, experiment, as_of=datetime.now(UTC))
         before = self.decisions.all(key)
         if before and _told(json.loads(before[-1].record)) == _said(found.decision):
             return
