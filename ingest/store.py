@@ -123,11 +123,11 @@ class Store:
         clickhouse_connect.common.set_setting("autogenerate_session_id", False)
         with _boundary("opening"):
             patience: dict[str, Any] = {} if dsn.startswith("chdb:") else _PATIENCE
-            admin = clickhouse_connect.get_client(dsn=dsn, **patience)
+            client = clickhouse_connect.get_client(dsn=dsn, **patience)
             where = f" ON CLUSTER {cluster}" if cluster else ""
-            admin.command(f"CREATE DATABASE IF NOT EXISTS {database}{where}")
-            admin.close()
-            client = clickhouse_connect.get_client(dsn=dsn, database=database, **patience)
+            client.command(f"CREATE DATABASE IF NOT EXISTS {database}{where}")
+            # Not by a second client: to open the engine in this process takes half a second.
+            client.database = database
         store = cls(client, database, cluster)
         store.migrate()
         store.keep(keep)
