@@ -4,20 +4,22 @@ The formulas are those of `experiments.stats`, over arrays; tests hold the two t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import sqrt
 from typing import Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 from benchmarks.aa_histories import Counts, Floats, Pool
 from experiments.resampling import Histories, ManyEffects, ManyMoments, ratio_effects
+from experiments.stats import Moments, cluster_factor, minimum_detectable_effect
 
 Interval = tuple[Floats, Floats]
 
 Q = 0.95
+ALPHA, POWER = 0.05, 0.8
 _TAIL = 0.85
 _Z = -float(ndtri(0.025))
 
@@ -36,8 +38,8 @@ class Answers(Protocol):
     def interval(self, effect: float, alpha: float, look: int = -1) -> Interval:
         """Of one look, (replicates, comparisons)."""
 
-    def errors(self, effect: float, sizes: Sequence[int]) -> tuple[float, float]:
-        """For the plan: the error that a test reckons with, and the estimate's own."""
+    def finds(self) -> NDArray[np.bool_]:
+        """Whether the last look finds what such arms are planned to find with 80 % power."""
 
 
 @dataclass(frozen=True)
@@ -62,17 +64,24 @@ class RatioAnswers:
         half = effects.half_width(alpha)
         return (effects.estimate - half)[:, 0], (effects.estimate + half)[:, 0]
 
-    def errors(self, effect: float, sizes: Sequence[int]) -> tuple[float, float]:
-        variance = _unit_variance(self.history)
-        error = sqrt(variance / sizes[0] + (1 + effect) ** 2 * variance / sizes[-1])
-        return error, error
-
-
-def _unit_variance(history: Histories) -> float:
-    """Of the ratio, times the units it is made from."""
-    whole = history.moments
-    value = whole.mean / whole.den_mean
-    return (whole.var - 2 * value * whole.cov + value**2 * whole.den_var) / whole.den_mean**2
+    def finds(self) -> NDArray[np.bool_]:
+        last = self.moments.look(-1)
+        control, treatment = last.arm(0), last.arms(1)
+        sizes = int(last.n[0, 0, 0]), int(last.n[0, 0, -1])
+        plan = minimum_detectable_effect(
+            self.history.moments, sizes[0], ratio=sizes[1] / sizes[0], scale="absolute", power=POWER
+        )
+        assert plan.mde is not None
+        # So much in each unit of the denominator: a turn, or a user.
+        step = _half_each(plan.mde, len(last.mean))
+        moved = replace(
+            treatment,
+            mean=treatment.mean + step * treatment.den_mean,
+            var=treatment.var + 2 * step * treatment.cov + step**2 * treatment.den_var,
+            cov=treatment.cov + step * treatment.den_var,
+        )
+        found: NDArray[np.bool_] = ratio_effects(control, moved).p_value[:, 0] < ALPHA
+        return found
 
 
 @dataclass(frozen=True)
@@ -105,12 +114,28 @@ class ShareAnswers:
             changed = changed + random.binomial(units[:, 1:] - changed, chance)
         return newcombe(counts[:, :1], units[:, :1], changed, units[:, 1:], alpha)
 
-    def errors(self, effect: float, sizes: Sequence[int]) -> tuple[float, float]:
-        # A score test's limit is where the arms are alike: the textbook's plan of two proportions.
-        base, rate = self.value, (1 + effect) * self.value
-        pooled = (sizes[0] * base + sizes[-1] * rate) / (sizes[0] + sizes[-1])
-        null = pooled * (1 - pooled) * (1 / sizes[0] + 1 / sizes[-1])
-        return sqrt(null), sqrt(base * (1 - base) / sizes[0] + rate * (1 - rate) / sizes[-1])
+    def finds(self) -> NDArray[np.bool_]:
+        n = self.moments.n
+        sizes = int(n[0, -1, 0]), int(n[0, -1, -1])
+        plan = minimum_detectable_effect(
+            self.value, sizes[0], ratio=sizes[1] / sizes[0], power=POWER
+        )
+        assert plan.mde is not None
+        return excludes(self.interval(plan.mde, ALPHA), 0.0)
+
+
+def _half_each(size: float, replicates: int) -> Floats:
+    """An effect that is a rise in half of the experiments and a fall in the others: of skewed users
+    a rise is found a little more often than a fall, and a plan does not know which it will be."""
+    step: Floats = np.where(np.arange(replicates) % 2, -size, size)[:, np.newaxis, np.newaxis]
+    return step
+
+
+def excludes(interval: Interval, truth: float) -> NDArray[np.bool_]:
+    """Where the truth is outside."""
+    low, high = interval
+    found: NDArray[np.bool_] = (low > truth) | (high < truth)
+    return found
 
 
 def newcombe(
@@ -157,22 +182,30 @@ class QuantileAnswers:
         half = effects.half_width(alpha)
         return (effects.estimate - half)[:, look], (effects.estimate + half)[:, look]
 
-    def errors(self, effect: float, sizes: Sequence[int]) -> tuple[float, float]:
-        variances = np.array([1.0, (1 + effect) ** 2]) * self._variance / (sizes[0], sizes[-1])
-        error = sqrt(variances.sum())
-        active = (self.pool.turns > 0).mean() * np.array([sizes[0], sizes[-1]])
-        df = _df(active, self.pool.turns.mean() * np.array([sizes[0], sizes[-1]]))
-        student = -stdtrit(variances.sum() ** 2 / (variances**2 / df).sum(), 0.025) / _Z
-        return error * student, error
+    def finds(self) -> NDArray[np.bool_]:
+        looks = self.looks
+        step = _half_each(self._planned(), len(looks.estimate))
+        found: NDArray[np.bool_] = replace(looks, estimate=looks.estimate + step).p_value < ALPHA
+        return found[:, -1]
+
+    def _planned(self) -> float:
+        """By the usual formula, with the error that users of these histories have."""
+        active = self.units[:, -1].mean(axis=0)[[0, -1]]
+        turns = active * self.pool.turns.sum() / np.count_nonzero(self.pool.turns)
+        variances = self._variance / turns
+        whole = variances.sum()
+        student = -stdtrit(whole**2 / (variances**2 / _df(active, turns)).sum(), ALPHA / 2)
+        return float(np.sqrt(whole) * (student + ndtri(POWER)))
 
     @cached_property
     def _variance(self) -> float:
+        """Of the quantile, times the turns it is made from."""
         # Wider apart than a test's bounds, so that the plan has no noise of its own.
-        low, high = np.quantile(self.pool.values, (Q - 0.01, Q + 0.01))
+        low, high = np.quantile(self.pool.values, (Q - 0.004, Q + 0.004))
         user = np.repeat(np.arange(len(self.pool.turns)), self.pool.turns)
         below = np.bincount(user, self.pool.values <= self.value, len(self.pool.turns))
-        share = _unit_variance(Histories.of(below, self.pool.turns))
-        return share * float((high - low) / 0.02) ** 2
+        factor = cluster_factor(Moments.of(below, self.pool.turns), Q)
+        return factor * Q * (1 - Q) * float((high - low) / 0.008) ** 2
 
     def _effects(self, effect: float) -> ManyEffects:
         own, grown = self.variance[..., :1], (1 + effect) ** 2 * self.variance[..., 1:]

@@ -7,29 +7,26 @@ from itertools import product
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import ndtri
 
 from benchmarks.aa_answers import (
+    ALPHA,
+    POWER,
     Answers,
-    Interval,
     RatioAnswers,
     ShareAnswers,
+    excludes,
     quantile_answers,
 )
 from benchmarks.aa_histories import Pool, Shape, pool
 from experiments.error_rates import LEVELS, ErrorRate, ErrorRates
 from experiments.resampling import draw
-from experiments.stats.group_sequential import group_sequential_bounds
-from experiments.stats.sequential import BURN_IN_CONVERSIONS
+from experiments.stats import BURN_IN_CONVERSIONS, group_sequential_bounds
 
 METRICS = ("mean", "proportion", "ratio", "p95", "net thumbs")
 ICCS = (0.0, 0.1, 0.3)
 SPLITS = ("50/50", "95/5")
 ARMS = (2, 4)
 DAYS, WEEKS = 20, 5
-ALPHA, POWER = 0.05, 0.8
 EFFECTS = (0.0, 0.1, 1.0)
 
 _UNITS = 2000
@@ -143,8 +140,6 @@ def _cell(metric: str, users: Users, answers: Answers) -> Cell:
     looks = answers.looks
     fixed = ErrorRates.of(looks.p_value)
     share = isinstance(answers, ShareAnswers)
-    planned = _planned(answers, users.sizes(metric))
-    found = _excludes(answers.interval(planned, ALPHA), 0.0)
     return Cell(
         metric=metric,
         users=users,
@@ -155,25 +150,14 @@ def _cell(metric: str, users: Users, answers: Answers) -> Cell:
         spending=_spending(answers),
         daily=fixed.any_look[LEVELS.index(ALPHA)].observed,
         misses=tuple(_missed(answers, effect, ALPHA) for effect in EFFECTS),
-        lost=ErrorRate.of(1 - POWER, 1 - found.mean(axis=1)),
+        lost=ErrorRate.of(1 - POWER, 1 - answers.finds().mean(axis=1)),
         unanswered=fixed.unanswered,
     )
 
 
 def _missed(answers: Answers, effect: float, alpha: float) -> ErrorRate:
-    missed = _excludes(answers.interval(effect, alpha), effect * answers.value)
+    missed = excludes(answers.interval(effect, alpha), effect * answers.value)
     return ErrorRate.of(alpha, missed.mean(axis=1))
-
-
-def _planned(answers: Answers, sizes: Sequence[int]) -> float:
-    """The relative effect that a test of these sizes is planned to find with 80 % power."""
-    significant, power = -float(ndtri(ALPHA / 2)), float(ndtri(POWER))
-
-    def surplus(effect: float) -> float:
-        null, own = answers.errors(effect, sizes)
-        return effect * abs(answers.value) - significant * null - power * own
-
-    return float(brentq(surplus, 0, 20))
 
 
 def _sequence(answers: Answers) -> ErrorRate:
@@ -188,16 +172,13 @@ def _sequence(answers: Answers) -> ErrorRate:
 
 
 def _spending(answers: Answers) -> ErrorRate:
-    """By each look's nominal p, which is how a bound for z serves an interval that is no z's."""
+    """By each look's nominal p, which is how a bound for z serves an interval that is no z's, and
+    with the burn-in of the confidence sequence: nobody acts on fewer units."""
     bounds = group_sequential_bounds([week / WEEKS for week in range(1, WEEKS + 1)], alpha=ALPHA)
     step = answers.looks.estimate.shape[1] // WEEKS
+    ends = range(step - 1, step * WEEKS, step)
     wrong = [
-        _excludes(answers.interval(0.0, p_value, step * (week + 1) - 1), 0.0)
-        for week, p_value in enumerate(bounds.nominal_p)
+        excludes(answers.interval(0.0, p_value, look), 0.0) & answers.looks.warm[:, look]
+        for look, p_value in zip(ends, bounds.nominal_p, strict=True)
     ]
     return ErrorRate.of(ALPHA, np.any(wrong, axis=0).mean(axis=1))
-
-
-def _excludes(interval: Interval, truth: float) -> NDArray[np.bool_]:
-    low, high = interval
-    return (low > truth) | (high < truth)

@@ -13,14 +13,18 @@ from benchmarks.aa_histories import Floats, Pool, pool
 from experiments.error_rates import ErrorRate, ErrorRates
 from experiments.resampling import draw, ratio_effects
 from experiments.simulate import simulate_aa
-from experiments.stats import Moments, ratio_test
-from experiments.stats._premoments import PreMoments
-from experiments.stats.adaptive import BatchMoments, adaptive_effect
-from experiments.stats.bandit import bandit_weights
-from experiments.stats.clusters import cr2_test
-from experiments.stats.cuped import cuped
-from experiments.stats.effect import Effect
-from experiments.stats.winsorize import winsorize
+from experiments.stats import (
+    BatchMoments,
+    Effect,
+    Moments,
+    PreMoments,
+    adaptive_effect,
+    bandit_weights,
+    cr2_test,
+    cuped,
+    ratio_test,
+    winsorize,
+)
 
 _ALPHA = 0.05
 _BATCHES, _BATCH = 25, 100

@@ -26,10 +26,7 @@ SELECT table, name, ifNull(reason, '') AS reason FROM system.detached_parts
 WHERE database = currentDatabase() AND table IN {tables:Array(String)}
 ORDER BY table, name
 """
-_READ = {
-    table: f"SELECT count() FROM {table} WHERE _part = {{part:String}} AND NOT ignore(*)"
-    for table in _TABLES
-}
+_READ = "SELECT count() FROM {table} WHERE _part = {{part:String}} AND NOT ignore(*)"
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Mending:
     def _set_aside(self) -> None:
         for part in self.store.rows(_PARTS, tables=_TABLES):
             try:
-                self.store.rows(_READ[part["table"]], part=part["name"])
+                self.store.rows(_READ.format(table=part["table"]), part=part["name"])
             except Unavailable:
                 self.store.detach_part(part["table"], part["name"])
 

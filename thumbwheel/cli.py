@@ -18,6 +18,7 @@ from thumbwheel.decide import add_decide
 from thumbwheel.door import add_door
 from thumbwheel.erase import add_erase
 from thumbwheel.operations import add_operations
+from thumbwheel.simulate import add_simulate
 
 USAGE_ERROR = 2
 
@@ -51,6 +52,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_experiments(verbs)
     add_decide(verbs)
     add_analyze(verbs)
+    add_simulate(verbs)
     _add_export(verbs)
     _add_keys(verbs)
     add_erase(verbs)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from experiments.stats._roots import brentq
 from experiments.stats._walk import Walk, walks
-from experiments.stats.effect import Effect
+from experiments.stats.effect import Effect, student_quantile
 from experiments.stats.group_sequential import Boundaries
 from ingest.errors import BadInput
 
@@ -49,7 +49,7 @@ class StageWise:
 def repeated_interval(effect: Effect, boundaries: Boundaries, look: int) -> Look:
     """The interval at `look` (1 is the first), valid whether or not the test stops there.
 
-    estimate ± bound × standard error; with one side it is (low, inf). Infinitely wide where nothing
+    estimate ± bound × standard error, the bound as a t where the effect has df; with one side it is (low, inf). Infinitely wide where nothing
     is spent: then `reason` says so.
 
     Raises: BadInput if `look` is not one of the bounds'.
@@ -59,6 +59,10 @@ def repeated_interval(effect: Effect, boundaries: Boundaries, look: int) -> Look
     if effect.estimate is None or effect.std_error is None:
         return Look(None, None, False, boundaries.alpha, effect.reason)
     bound = boundaries.upper[look - 1]
+    if effect.df is not None and isfinite(effect.df):
+        # The t that is as rare as the bound's z: few units err more with z itself.
+        one_side = boundaries.nominal_p[look - 1] / boundaries.sides
+        bound = student_quantile(2 * one_side, effect.df) if one_side else inf
     if bound == inf:
         return Look(None, None, False, boundaries.alpha, "no error is spent at this look")
     half = bound * effect.std_error

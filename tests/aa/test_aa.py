@@ -8,8 +8,7 @@ from benchmarks.aa_answers import Q, newcombe, quantile_answers
 from benchmarks.aa_cells import METRICS, Users, cells, groups
 from benchmarks.aa_controls import controls
 from benchmarks.aa_histories import Counts, Pool, pool
-from experiments.stats.proportions import proportion_test
-from experiments.stats.quantiles import QuantileSummary, quantile_test
+from experiments.stats import QuantileSummary, proportion_test, quantile_test
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,8 @@ def test_quantiles_of_the_matrix_are_those_of_the_engine(idle: Pool) -> None:
                 each[replicate, : units * (look + 1) // 2]
                 for each, units in zip(drawn, arms, strict=True)
             ]
-            effect = quantile_test(*(summary(idle, each) for each in users), Q)
+            control, treatment = (summary(idle, each) for each in users)
+            effect = quantile_test(control, treatment, Q)
             looks = answers.looks
             place = replicate, look, 0
             assert effect.estimate == pytest.approx(looks.estimate[place], rel=1e-9)

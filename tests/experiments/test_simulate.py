@@ -177,6 +177,7 @@ def test_power_and_smallest_effect_are_those_of_theory() -> None:
     error = sqrt(whole.var * (1 / 2000 + 1.04**2 / 2000))
     expected = float(norm.cdf(0.04 * whole.mean / error - 1.96))
     assert abs(found.fixed_finding.power.share - expected) < 4 * found.fixed_finding.power.std_error
+    assert found.fixed_finding.smallest is not None
     assert found.fixed_finding.smallest == pytest.approx(2.8 * error / whole.mean, rel=0.06)
     assert found.sequential_finding is not None
     assert found.sequential_finding.smallest is not None
