@@ -207,7 +207,7 @@ WORDS = (
 
 SUMS = """
 per_target AS (
-    SELECT any(who) AS whose, any(mine) AS post, {acted} AS acted{measures}
+    SELECT any(who) AS whose, any(mine) AS post{bits}{measures}
     FROM ({facts}
     ) AS fact
     INNER JOIN owners USING (target)
@@ -215,7 +215,7 @@ per_target AS (
     GROUP BY target
 ),
 per_unit AS (
-    SELECT whose AS who, max(acted AND post) AS scripted, countIf(NOT post) > 0 AS past{terms}
+    SELECT whose AS who, max({acted} AND post) AS scripted, countIf(NOT post) > 0 AS past{terms}
     FROM per_target
     GROUP BY whose
 )"""

@@ -15,7 +15,7 @@ def test_it_is_the_likelihood_ratio_averaged_over_the_prior(
     diff: float, n: int, tau: float
 ) -> None:
     error = (2 * 1.5 / n) ** 0.5
-    effects = np.linspace(-8 * tau, 8 * tau, 20_001)
+    effects = np.linspace(-16 * tau, 16 * tau, 40_001)
     ratio = np.exp((diff * effects - effects**2 / 2) / error**2)
     mean = np.trapezoid(ratio * norm.pdf(effects, scale=tau), effects)
     answer = msprt(diff, n, 1.5, tau**2)
