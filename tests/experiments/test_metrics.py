@@ -1,21 +1,22 @@
 """Which facts count for whom, and as of when."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from random import Random
 from typing import Any
 
 import pytest
 
-from experiments.assign import ExperimentSpec
+from experiments.assign import ExperimentSpec, Variant
 from experiments.metrics import METRICS, read
-from experiments.scan import scan
 from ingest.store import Store
-from tests.experiments.worlds import SPEC, Tell, World, day
 from tests.facts import fact
 
+SPEC = ExperimentSpec("e1", 1, "user", (Variant("a", "m1", 1), Variant("b", "m2", 1)), "salt")
 NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
 ALL = list(METRICS.values())
+
+Tell = Callable[..., None]
 
 
 def exposed(unit: str, arm: str = "a", **changes: Any) -> dict[str, Any]:
@@ -172,37 +173,3 @@ def test_an_organisation_can_be_the_unit(store: Store, tell: Tell) -> None:
     tell(served("u", "c1") | {"organization": "acme"}, served("v", "c2") | {"organization": "acme"})
     moments = read(store, spec, [METRICS["thumbs_net"]], as_of=NOON).arms["a"].moments
     assert (moments["thumbs_net"].n, moments["thumbs_net"].den_mean) == (1, 2)
-
-
-def test_the_last_words_are_those_of_the_view_for_any_history(store: Store, tell: Tell) -> None:
-    draw, made, ids = Random(7), World(), [f"w{number}" for number in range(120)]
-    for number in range(6):
-        made.expose(0, f"u{number}")
-        made.serve(0, f"u{number}", f"c{number}")
-    for name in ids:
-        on, source = draw.choice((1, 2, 3)), f"/ext/{draw.randrange(3)}/s"
-        rated = {
-            "target": {"kind": "completion", "id": f"c{draw.randrange(6)}"},
-            "gen_ai.evaluation.score.value": draw.choice((1, 0, "up", "down", "fine", 0.5)),
-            "revision": 1 + draw.randrange(3), **draw.choice(({}, {"rater": "ann"})),
-        }  # fmt: skip
-        shown = {"id": name, "source": source, "sequence": draw.randrange(5)}
-        if draw.random() < 0.25:
-            data = {"supersedes": draw.choice(ids), **draw.choice(({}, {"rater": "ann"}))}
-            made.days[on].append(fact("feedback.withdrawn", data=data, **shown))
-        else:
-            made.days[on].append(fact("feedback.submitted", data=rated, **shown))
-    made.tell(tell)
-    for on in (1, 2, 3):
-        words = store.rows(
-            "SELECT countIf(value > 0) AS up, countIf(value <= 0) AS down FROM "
-            "current_feedback(as_of = {as_of:DateTime64(6, 'UTC')}) WHERE name = 'thumb'",
-            as_of=day(on),
-        )[0]
-        found = scan(store, SPEC, [METRICS["thumbs_net"]], as_of=day(on)).arms["a"]
-        counts = found.samples["thumbs_net"].feedback
-        assert counts
-        assert [n * counts.n for n in counts.mean[:2]] == pytest.approx(
-            [words["up"], words["down"]]
-        )
-        assert words["up"] > 0
