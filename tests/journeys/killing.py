@@ -19,6 +19,10 @@ from thumbwheel.demo.process import ServerProcess, free_port
 from thumbwheel.demo.traffic import Traffic
 
 
+_OF_THE_HOUR = {"newest_fact", "age_hours", "running_days"}
+"""What a report says of its time, and not of the facts."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     kills: int
@@ -110,5 +114,5 @@ def _facts(log_file: Path) -> list[dict[str, Any]]:
 
 def _numbers(report: dict[str, Any]) -> dict[str, Any]:
     """All of the report but when it was made."""
-    health = {k: v for k, v in report["health"].items() if k != "newest_fact"}
+    health = {k: v for k, v in report["health"].items() if k not in _OF_THE_HOUR}
     return {"health": health, "metrics": report["metrics"], "decision": report["decision"]}
