@@ -18,7 +18,6 @@ from thumbwheel.demo.population import Population
 from thumbwheel.demo.process import ServerProcess, free_port
 from thumbwheel.demo.traffic import Traffic
 
-
 _OF_THE_HOUR = {"newest_fact", "age_hours", "running_days"}
 """What a report says of its time, and not of the facts."""
 

@@ -43,6 +43,8 @@ _CLOCK = (
     "position",
     "as_of",
     "newest_fact",
+    "age_hours",
+    "running_days",
 )
 """What says when or where this very server did something."""
 
