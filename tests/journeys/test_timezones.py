@@ -39,6 +39,7 @@ _CLOCK = (
     "received_at",
     "created_at",
     "started_at",
+    "phase_started_at",
     "stopped_at",
     "position",
     "as_of",
