@@ -2,14 +2,13 @@
 
 import os
 import sys
-import threading
 
 from experiments.api import ExperimentsApi
 from experiments.decisions import DecisionsApi
 from experiments.records import Decisions
 from experiments.registry import Experiments
 from experiments.watch import Watch
-from ingest.app import alone, create_app, serve
+from ingest.app import alone, beside, create_app, serve
 from ingest.control import open_control
 from ingest.keys import Keys
 from ingest.settings import Settings
@@ -21,7 +20,6 @@ def room(settings: Settings) -> None:
     control = open_control(settings.control)
     keys, registry = Keys(control, settings.rate), Experiments(control)
     decisions = Decisions(control, store)
-    watch = Watch(registry, decisions)
     app = create_app(
         "Thumbwheel experiments",
         [
@@ -31,13 +29,8 @@ def room(settings: Settings) -> None:
         ready={"store": lambda: store.rows("SELECT 1")},
         origins=settings.origins,
     )
-    beside = threading.Thread(target=watch.run, name="watch")
-    beside.start()
-    try:
+    with beside(watch=Watch(registry, decisions)):
         serve(app, settings)
-    finally:
-        watch.stop.set()
-        beside.join()
     control.dispose()
     store.close()
 

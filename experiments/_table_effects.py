@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.findings import ArmEstimate
 from experiments.stats import (
     FEW_UNITS,
     Effect,
@@ -21,13 +22,6 @@ from experiments.tables import DataTable, Floats
 from ingest.errors import BadInput
 
 _QUANTILE = re.compile(r"p([1-9]\d|9\d\d):(.+)")
-
-
-@dataclass(frozen=True)
-class ArmValue:
-    arm: str
-    units: int
-    value: float | None
 
 
 @dataclass(frozen=True)
@@ -113,7 +107,7 @@ Pair = tuple[Effect, Effect]
 
 def ratios(
     units: Units, values: Values, given: NDArray[np.bool_], alpha: float
-) -> tuple[list[ArmValue], list[Pair]]:
+) -> tuple[list[ArmEstimate], list[Pair]]:
     """By sums of units; with few of them by a variance that is right for few."""
     of_row, size = units.unit[given], len(units.arm)
     tops = np.bincount(of_row, values.top[given], size)
@@ -141,7 +135,7 @@ def _few(control: Floats, treatment: Floats, alpha: float) -> Pair:
 
 def quantiles(
     units: Units, values: Values, given: NDArray[np.bool_], alpha: float
-) -> tuple[list[ArmValue], list[Pair]]:
+) -> tuple[list[ArmEstimate], list[Pair]]:
     """Of rows, with units as clusters."""
     q = values.q or 0.5
     arm_of_row = np.where(given, units.arm[units.unit], -1)
@@ -157,9 +151,9 @@ def quantiles(
         for each in found[1:]
     ]
     arms = zip(units.arms, found, strict=True)
-    return [ArmValue(name, each.n_units, each.value) for name, each in arms], pairs
+    return [ArmEstimate(name, each.n_units, each.value) for name, each in arms], pairs
 
 
-def _value(arm: str, moments: Moments) -> ArmValue:
+def _value(arm: str, moments: Moments) -> ArmEstimate:
     known = moments.n and moments.den_mean
-    return ArmValue(arm, moments.n, moments.mean / moments.den_mean if known else None)
+    return ArmEstimate(arm, moments.n, moments.mean / moments.den_mean if known else None)

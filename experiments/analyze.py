@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from experiments._table_effects import ArmValue, Units, Values, quantiles, ratios
+from experiments._table_effects import Units, Values, quantiles, ratios
+from experiments.findings import ArmEstimate
 from experiments.stats import SRM_ALARM, Effect, SRMResult, adjust_pvalues, srm_test
 from experiments.tables import DataTable
 from ingest.errors import BadInput
@@ -68,7 +69,7 @@ class Split:
 class Difference:
     """An arm against the control; `absolute` decides, `relative` is the same difference as lift."""
 
-    arm: str
+    variant: str
     absolute: Effect
     relative: Effect
     adjusted_p: float | None
@@ -82,7 +83,7 @@ class MetricAnswer:
     """Every value is 0 or 1, so that differences are percentage points."""
     left_out_rows: int
     """Rows of counted units in which the metric is empty."""
-    arms: tuple[ArmValue, ...]
+    arms: tuple[ArmEstimate, ...]
     differences: tuple[Difference, ...]
 
 

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isinf
 
 from experiments.findings import Comparison, MetricReport
 from experiments.metrics import ArmMoments, Metric
 from experiments.plans import Plan
 from experiments.stats import (
-    AnytimeResult,
     Effect,
     confidence_sequence,
     ratio_test,
@@ -17,6 +15,7 @@ from experiments.stats import (
 )
 from experiments.stats.group_sequential import group_sequential_bounds
 from experiments.stats.multiplicity import adjust_pvalues
+from experiments.stats.sequential import Side
 from experiments.stats.stopping import repeated_interval
 
 
@@ -99,17 +98,13 @@ _READINGS = {"fixed": _once, "sequential": _always, "group_sequential": _planned
 def _harm_bound(reading: Reading, metric: Metric, effect: Effect, units: int) -> float | None:
     """How good the effect is at best; harm is watched at every look, whatever the reading."""
     plan = reading.plan
-    side, end = ("upper", 1) if metric.good == "up" else ("lower", 0)
-    look = _one_side(effect, units, plan.planned_units, reading.harm_alpha, side)
-    if look.ci is None or look.reason or isinf(look.ci[end]):
+    side: Side = "upper" if metric.good == "up" else "lower"
+    look = confidence_sequence(
+        effect, units, tuning_n=plan.planned_units, alpha=reading.harm_alpha, side=side
+    )
+    if look.ci is None or look.reason:
         return None
-    return look.ci[end]
-
-
-def _one_side(effect: Effect, units: int, tuning_n: int, alpha: float, side: str) -> AnytimeResult:
-    if side == "upper":
-        return confidence_sequence(effect, units, tuning_n=tuning_n, alpha=alpha, side="upper")
-    return confidence_sequence(effect, units, tuning_n=tuning_n, alpha=alpha, side="lower")
+    return look.ci[1] if side == "upper" else look.ci[0]
 
 
 def with_holm(metrics: Sequence[MetricReport]) -> tuple[MetricReport, ...]:

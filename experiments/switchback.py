@@ -13,22 +13,18 @@ class Switchback:
     """Blocks of `block_s` seconds, each dealt one arm for everybody.
 
     Arms are drawn for each block anew, never in turns: turns would line up with the hours of the
-    day. The first `washin_s` seconds of a block whose arm is new are for caches and queues to
-    settle: served, and not measured.
+    day. `experiments.stats.block_means` leaves out the start of a block, where queues settle.
 
-    Raises: BadInput if a block has no length, the wash-in fills it, or the start has no zone.
+    Raises: BadInput if a block has no length, or the start has no zone.
     Source: I. Bojinov, D. Simchi-Levi & J. Zhao, Management Science 2023.
     """
 
     starts_at: datetime
     block_s: int
-    washin_s: int = 0
 
     def __post_init__(self) -> None:
         if self.block_s < 1:
             raise BadInput.of("block_s", f"must be 1 or more, not {self.block_s}")
-        if not 0 <= self.washin_s < self.block_s:
-            raise BadInput.of("washin_s", f"must be shorter than a block of {self.block_s} s")
         if self.starts_at.tzinfo is None:
             raise BadInput.of("starts_at", "needs a time zone")
 
@@ -45,13 +41,6 @@ class Switchback:
     def arm(self, block: int, salt: str, weights: Sequence[int]) -> int:
         """Index of the block's arm, each with the probability of its weight."""
         return pick(f"{salt}block/{block}", weights)
-
-    def settles(self, at: datetime, salt: str, weights: Sequence[int]) -> bool:
-        """Whether the time lies in the wash-in of a block with another arm than the one before."""
-        block = self.block(at)
-        if block is None or (at - self.starts_at).total_seconds() % self.block_s >= self.washin_s:
-            return False
-        return block == 0 or self.arm(block, salt, weights) != self.arm(block - 1, salt, weights)
 
     def schedule(self, blocks: int, salt: str, weights: Sequence[int]) -> list[int]:
         """The arms of the first blocks, for planning and for the estimator."""

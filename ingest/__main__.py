@@ -7,7 +7,7 @@ import sys
 import threading
 from functools import partial
 
-from ingest.app import alone, create_app, serve, settle
+from ingest.app import alone, beside, create_app, serve, settle
 from ingest.drain import GROUP, Drain
 from ingest.log import Log, open_log
 from ingest.room import Ingest
@@ -26,14 +26,10 @@ def api(settings: Settings) -> None:
             meters=room.meters(),
             origins=settings.origins,
         )
-        upkeep = room.upkeep()
-        beside = threading.Thread(target=upkeep.run, name="upkeep")
-        beside.start()
         try:
-            serve(app, settings)
+            with beside(upkeep=room.upkeep()):
+                serve(app, settings)
         finally:
-            upkeep.stop.set()
-            beside.join()
             room.erasures.close()
 
 
@@ -58,7 +54,6 @@ def drain(settings: Settings, *, watched: bool = False) -> None:
 
 def _watched(job: Drain, log: Log, settings: Settings) -> None:
     job.watch = batches = Batches()
-    thread = threading.Thread(target=job.run, name="drain")
     app = create_app(
         "Thumbwheel drain",
         [],
@@ -66,12 +61,8 @@ def _watched(job: Drain, log: Log, settings: Settings) -> None:
         meters=drain_meters(job),
         collectors=batches.collectors,
     )
-    thread.start()
-    try:
+    with beside(drain=job):
         serve(app, settings)
-    finally:
-        job.stop.set()
-        thread.join()
 
 
 def main() -> int:

@@ -3,9 +3,11 @@
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Response
@@ -145,6 +147,29 @@ def _cause(check: Callable[[], object]) -> str | None:
     except ThumbwheelError as error:
         return error.detail
     return None
+
+
+class Job(Protocol):
+    """What goes on beside requests until `stop` is set."""
+
+    stop: threading.Event
+
+    def run(self) -> None: ...
+
+
+@contextmanager
+def beside(**jobs: Job) -> Iterator[None]:
+    """Each job runs in a thread of its name, and has ended afterwards."""
+    threads = [threading.Thread(target=job.run, name=name) for name, job in jobs.items()]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for job in jobs.values():
+            job.stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def serve(app: FastAPI, settings: Settings) -> None:

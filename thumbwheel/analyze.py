@@ -1,6 +1,5 @@
 """`thumbwheel analyze`: an experiment in a file, read as a report would be."""
 
-import argparse
 import json
 from argparse import Namespace
 from dataclasses import asdict
@@ -12,13 +11,13 @@ from rich.table import Table
 from experiments.analyze import Analysis, Difference, MetricAnswer, Question, analyze
 from experiments.tables import DataTable
 from ingest.errors import BadInput
+from thumbwheel.door import Verbs
 
 # A terminal of 80 columns breaks long lines itself, which reads better than cells of two words.
 _out = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
 
-def add_analyze(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def add_analyze(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "analyze",
         help="compare the arms of an experiment in a CSV or Parquet file",
@@ -103,12 +102,14 @@ def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
     if several:
         table.add_column("p, Holm")
     control, *arms = answer.arms
-    table.add_row(control.arm, f"{control.units:,}", _number(control.value, answer), "control")
+    table.add_row(
+        control.variant, f"{control.units:,}", _number(control.estimate, answer), "control"
+    )
     for arm, each in zip(arms, answer.differences, strict=True):
         shown = [
-            arm.arm,
+            arm.variant,
             f"{arm.units:,}",
-            _number(arm.value, answer),
+            _number(arm.estimate, answer),
             _signed(each.absolute.estimate, answer),
             _interval(each, answer),
             _p(each.absolute.p_value),
@@ -118,9 +119,9 @@ def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
     _out.print(table)
     for each in answer.differences:
         if each.absolute.reason:
-            _out.print(f"  {each.arm}: no answer, {each.absolute.reason}")
+            _out.print(f"  {each.variant}: no answer, {each.absolute.reason}")
         elif each.absolute.method == "CR2":
-            _out.print(f"  {each.arm}: few units, so by CR2 with {each.absolute.df:.1f} df")
+            _out.print(f"  {each.variant}: few units, so by CR2 with {each.absolute.df:.1f} df")
     if answer.left_out_rows:
         _out.print(f"  {answer.left_out_rows:,} rows without a value are left out")
 

@@ -15,7 +15,7 @@ from thumbwheel import commands
 from thumbwheel.analyze import add_analyze
 from thumbwheel.client import ServerSays
 from thumbwheel.decide import add_decide
-from thumbwheel.door import add_door
+from thumbwheel.door import Verbs, add_door
 from thumbwheel.erase import add_erase
 from thumbwheel.operations import add_operations
 from thumbwheel.simulate import add_simulate
@@ -61,10 +61,7 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     return parser
 
 
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
-
-
-def _add_server(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_server(verbs: Verbs) -> None:
     up = verbs.add_parser("up", help="serve all rooms on one port, without any other service")
     up.add_argument("--host", help="default 127.0.0.1")
     up.add_argument("--port", type=int, help="default 8420")
@@ -84,7 +81,7 @@ def _add_server(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     schema.set_defaults(run=commands.schema)
 
 
-def _add_import(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_import(verbs: Verbs) -> None:
     parser = verbs.add_parser("import", help="take in the history of another agent")
     parser.add_argument("format", choices=get_args(Format))
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="plain, gzip or xz")
@@ -104,7 +101,7 @@ def _add_import(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     parser.set_defaults(run=commands.import_histories)
 
 
-def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_experiments(verbs: Verbs) -> None:
     report = verbs.add_parser("report", help="what an experiment says now")
     report.add_argument("key")
     report.add_argument("--as-of", help="ISO 8601 with zone; default now")
@@ -131,7 +128,7 @@ def _add_experiments(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
         add_door(each)
 
 
-def _add_create(actions: "_Verbs[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+def _add_create(actions: Verbs) -> argparse.ArgumentParser:
     create = actions.add_parser("create", help="a draft; the first variant is the control")
     create.add_argument("key")
     create.add_argument(
@@ -158,7 +155,7 @@ def _add_create(actions: "_Verbs[argparse.ArgumentParser]") -> argparse.Argument
     return create
 
 
-def _add_export(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_export(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "export", help="write a training set from facts with consent 'training'"
     )
@@ -172,7 +169,7 @@ def _add_export(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     parser.set_defaults(run=commands.export)
 
 
-def _add_keys(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_keys(verbs: Verbs) -> None:
     key = verbs.add_parser("key", help="create, list and revoke keys")
     actions = key.add_subparsers(required=True, metavar="ACTION")
     create = actions.add_parser("create")
@@ -189,7 +186,7 @@ def _add_keys(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
         add_door(each)
 
 
-def _add_checkpoints(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_checkpoints(verbs: Verbs) -> None:
     checkpoint = verbs.add_parser("checkpoint", help="register checkpoints and name the champion")
     actions = checkpoint.add_subparsers(required=True, metavar="ACTION")
     add = actions.add_parser("add")

@@ -1,6 +1,5 @@
 """`thumbwheel decide` and `thumbwheel decisions`: verdicts that are kept and can be checked."""
 
-import argparse
 import json
 from argparse import Namespace
 from collections.abc import Mapping
@@ -9,14 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from thumbwheel.door import add_door, connected
+from thumbwheel.door import Verbs, add_door, connected
 from thumbwheel.show import verdict_of
 
 _out = Console(highlight=False, soft_wrap=True)
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
 
-def add_decide(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def add_decide(verbs: Verbs) -> None:
     decide = verbs.add_parser("decide", help="record what an experiment's rule says now")
     decide.add_argument("key")
     decide.add_argument("--as-of", help="ISO 8601 with zone; default now")

@@ -1,12 +1,15 @@
-"""How every command finds its server."""
+"""How every command is added, and finds its server."""
 
 import argparse
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from ingest.settings import Settings
 from thumbwheel.client import Api, find_key
+
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
 
 
 def add_door(parser: argparse.ArgumentParser) -> None:

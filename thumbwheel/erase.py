@@ -1,6 +1,5 @@
 """`thumbwheel erase`: what is stored of a person goes, and a proof says where was looked."""
 
-import argparse
 import json
 import time
 from argparse import Namespace
@@ -11,13 +10,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 from thumbwheel.client import Api, ServerSays
-from thumbwheel.door import add_door, connected
+from thumbwheel.door import Verbs, add_door, connected
 
 _out = Console(highlight=False, soft_wrap=True)
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
 
-def add_erase(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def add_erase(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "erase",
         help="remove all that is stored of a user",

@@ -1,6 +1,5 @@
 """What an operator does from the command line: dead letters, the audit, and following facts."""
 
-import argparse
 import json
 import time
 from argparse import Namespace
@@ -13,17 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from thumbwheel.client import Api, ServerSays
-from thumbwheel.door import add_door, connected
+from thumbwheel.door import Verbs, add_door, connected
 
 _PAUSE_S = 1.0
 _REMEMBERED = 20_000
 _PAGE = "1000"
 _out = Console(highlight=False, markup=False, soft_wrap=True)
 
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
-
-def add_operations(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def add_operations(verbs: Verbs) -> None:
     """The commands `dead-letters`, `audit` and `tail`."""
     _add_dead_letters(verbs)
     audit = verbs.add_parser("audit", help="what operators did, newest first")
@@ -41,7 +38,7 @@ def add_operations(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
     tail.set_defaults(run=tail_facts)
 
 
-def _add_dead_letters(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def _add_dead_letters(verbs: Verbs) -> None:
     letters = verbs.add_parser("dead-letters", help="records that were no facts: see, send again")
     actions = letters.add_subparsers(required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="newest first")

@@ -19,7 +19,7 @@ from experiments.decisions import DecisionsApi
 from experiments.records import Decisions
 from experiments.registry import Experiments
 from experiments.watch import Watch
-from ingest.app import create_app
+from ingest.app import beside, create_app
 from ingest.drain import GROUP, Drain
 from ingest.errors import Conflict, Unavailable
 from ingest.keys import SCOPES
@@ -122,25 +122,13 @@ class Server:
     def _lifespan(self, http: httpx.AsyncClient, watch: Watch):  # type: ignore[no-untyped-def]  # noqa: ANN202
         @asynccontextmanager
         async def alive(_app: FastAPI) -> AsyncIterator[None]:
-            upkeep = self.ingest.upkeep()
-            beside = [
-                threading.Thread(target=self.drain.run, name="drain"),
-                threading.Thread(target=upkeep.run, name="upkeep"),
-                threading.Thread(target=watch.run, name="watch"),
-            ]
-            for thread in beside:
-                thread.start()
-            self.ingest.erasures.start()
-            try:
-                yield
-            finally:
-                self.ingest.erasures.close()
-                self.drain.stop.set()
-                upkeep.stop.set()
-                watch.stop.set()
-                for thread in beside:
-                    thread.join()
-                await http.aclose()
+            with beside(drain=self.drain, upkeep=self.ingest.upkeep(), watch=watch):
+                self.ingest.erasures.start()
+                try:
+                    yield
+                finally:
+                    self.ingest.erasures.close()
+            await http.aclose()
 
         return alive
 

@@ -1,6 +1,5 @@
 """`thumbwheel simulate`: what a planned test would do, played on the histories of real units."""
 
-import argparse
 import json
 from argparse import Namespace
 from dataclasses import asdict
@@ -14,12 +13,12 @@ from experiments.simulate import ALPHA, POWER, Design, Finding, MetricSimulation
 from experiments.stats import BURN_IN_UNITS
 from experiments.tables import DataTable
 from ingest.errors import BadInput
+from thumbwheel.door import Verbs
 
 _out = Console(highlight=False, soft_wrap=True)
-_Verbs = argparse._SubParsersAction  # noqa: SLF001 - argparse has no public name for it
 
 
-def add_simulate(verbs: "_Verbs[argparse.ArgumentParser]") -> None:
+def add_simulate(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "simulate",
         help="error rates and power of a planned test, on histories in a CSV or Parquet file",

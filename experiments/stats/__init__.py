@@ -85,7 +85,6 @@ from experiments.stats.stopping import (
 from experiments.stats.switchback import (
     block_means,
     switchback_effect,
-    switchback_schedule,
     switchback_test,
 )
 from experiments.stats.welch import log_p_value, noninferiority_test, welch_test
@@ -179,7 +178,6 @@ __all__ = [
     "stage_wise",
     "student_p",
     "switchback_effect",
-    "switchback_schedule",
     "switchback_test",
     "t_test_n",
     "t_test_power",

@@ -35,15 +35,8 @@ def unfit(arm: Moments) -> str | None:
         return "an arm has fewer than 2 units"
     if not all(map(isfinite, (arm.mean, arm.var, arm.den_mean, arm.den_var, arm.cov))):
         return "a moment is not finite"
-    if min(arm.var, arm.den_var) < 0:
+    if arm.var < 0:
         return "a variance is negative"
     if arm.den_mean == 0:
         return "an arm's denominator is 0"
     return None
-
-
-def satterthwaite(*arms: tuple[float, int]) -> float:
-    """Degrees of freedom of a sum of independent (variance, units); some variance is above 0."""
-    # Shares, not squares of variances: those underflow at 1e-160.
-    total = sum(variance for variance, _ in arms)
-    return 1 / sum((variance / total) ** 2 / (n - 1) for variance, n in arms)

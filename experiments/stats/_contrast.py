@@ -5,35 +5,12 @@ from dataclasses import dataclass
 from math import copysign, inf, isfinite, isnan, sqrt
 from typing import Self
 
-from experiments.stats.effect import Effect, Scale, student_p, student_quantile
+from experiments.stats._arm import Arm
+from experiments.stats._asked import Asked
+from experiments.stats.effect import Effect, student_quantile
+from experiments.stats.moments import Moments
 
-
-@dataclass(frozen=True)
-class Basis:
-    """What an effect says of itself, whether or not it has an answer."""
-
-    alpha: float
-    scale: Scale
-    method: str
-    n_control: int
-    n_treatment: int
-
-    def refusal(self, reason: str) -> Effect:
-        """The effect without numbers."""
-        return Effect(
-            None,
-            None,
-            None,
-            None,
-            None,
-            None,
-            self.alpha,
-            self.scale,
-            self.method,
-            self.n_control,
-            self.n_treatment,
-            reason,
-        )
+MAY_BE_0 = "the control may be 0, so its lift is undefined"
 
 
 @dataclass(frozen=True)
@@ -70,55 +47,77 @@ class Contrast:
             plain=value - base,
         )
 
-    def effect(self, basis: Basis) -> Effect:
-        """The effect on the scale of `basis`, tested by the absolute difference on both."""
-        if not isfinite(self.variance) or isnan(self.df):
-            return basis.refusal("a number is too large")
-        if not self.variance > 0:
-            return basis.refusal("neither arm varies")
-        quantile = student_quantile(basis.alpha, self.df)
-        if basis.scale == "absolute":
-            error = sqrt(self.variance)
-            half = quantile * error
-            ends = self.difference - half, self.difference + half
-            return self._answer(basis, self.difference, error, ends)
-        return self._lift(basis, quantile)
-
-    def _lift(self, basis: Basis, quantile: float) -> Effect:
-        """Fieller's interval with the joint covariance: it excludes 0 when the difference does."""
-        base = self.base
-        noise = self.base_variance / base / base if base else inf
-        g = quantile**2 * noise
-        if g >= 1:
-            return basis.refusal("the control may be 0, so its lift is undefined")
-        lift = self.difference / base
-        own, shared = self.variance / base / base, self.cov / base / base
-        # Roots of (D - θC)² = t²(vD - 2θcov + θ²vC), over C².
-        spread = own * (1 - g) - 2 * lift * shared + (quantile * shared) ** 2 + noise * lift**2
-        half = quantile * sqrt(max(spread, 0.0))
-        middle, sign = lift - quantile**2 * shared, copysign(1.0, base)
-        low, high = sorted((sign * (middle - half) / (1 - g), sign * (middle + half) / (1 - g)))
-        at = self.plain / base
-        error = sqrt(max(own - 2 * at * shared + noise * at**2, 0.0))
-        return self._answer(basis, sign * lift, error, (low, high))
-
-    def _answer(
-        self, basis: Basis, estimate: float, error: float, ends: tuple[float, float]
-    ) -> Effect:
-        statistic = self.difference / sqrt(self.variance)
-        return Effect(
-            estimate=estimate,
-            std_error=error,
-            df=self.df,
-            statistic=statistic,
-            p_value=student_p(statistic, self.df),
-            ci=ends,
-            alpha=basis.alpha,
-            scale=basis.scale,
-            method=basis.method,
-            n_control=basis.n_control,
-            n_treatment=basis.n_treatment,
+    @classmethod
+    def of_moments(cls, control: Moments, treatment: Moments) -> Self:
+        """Two arms of fit moments (`unfit` has no reason), with Welch's and Satterthwaite's df."""
+        base, other = Arm.of(control), Arm.of(treatment)
+        return cls.of_arms(
+            (base.value, base.variance), (other.value, other.variance), (base.n - 1, other.n - 1)
         )
+
+    @property
+    def unusable(self) -> str | None:
+        """Why there is no honest answer on any scale, or None."""
+        if not isfinite(self.variance) or isnan(self.df):
+            return "a number is too large"
+        return None if self.variance > 0 else "neither arm varies"
+
+    @property
+    def statistic(self) -> float:
+        return self.difference / sqrt(self.variance)
+
+    @property
+    def lift(self) -> float:
+        """The difference over |base|, so that its sign is the difference's."""
+        return self.difference / abs(self.base)
+
+    @property
+    def lift_error(self) -> float:
+        """The delta method's, for planning: Fieller's limits are not made from it."""
+        own, shared, noise = self._relative
+        at = self.plain / self.base
+        return sqrt(max(own - 2 * at * shared + noise * at**2, 0.0))
+
+    def may_be_0(self, t: float) -> bool:
+        """Whether the control's value is within t errors of 0 (Fieller's g >= 1)."""
+        return not self.base or t * t * (self.base_variance / self.base / self.base) >= 1
+
+    def lift_limits(self, t: float) -> tuple[float, float]:
+        """Fieller's limits with the joint covariance, of a control that may not be 0.
+
+        Roots of (D - θC)² = t²(vD - 2θcov + θ²vC), over C²: the limits exclude 0 exactly when the
+        difference is t errors away from it.
+        """
+        own, shared, noise = self._relative
+        g, lift = t * t * noise, self.difference / self.base
+        spread = own * (1 - g) - 2 * lift * shared + (t * shared) ** 2 + noise * lift**2
+        half, middle = t * sqrt(max(spread, 0.0)), lift - t * t * shared
+        sign = copysign(1.0, self.base)
+        low, high = sorted((sign * (middle - half) / (1 - g), sign * (middle + half) / (1 - g)))
+        return low, high
+
+    @property
+    def _relative(self) -> tuple[float, float, float]:
+        """The variances of the difference, its covariance and the control's, over the control²."""
+        base = self.base
+        return (
+            self.variance / base / base,
+            self.cov / base / base,
+            self.base_variance / base / base,
+        )
+
+    def effect(self, asked: Asked) -> Effect:
+        """The effect on the scale of `asked`, tested by the absolute difference on both."""
+        if reason := self.unusable:
+            return asked.refuse(reason)
+        t = student_quantile(asked.alpha, self.df)
+        estimate, error = self.difference, sqrt(self.variance)
+        ends = estimate - t * error, estimate + t * error
+        if asked.scale == "relative":
+            if self.may_be_0(t):
+                return asked.refuse(MAY_BE_0)
+            estimate, error, ends = self.lift, self.lift_error, self.lift_limits(t)
+        return asked.answer(estimate, error, df=self.df, statistic=self.statistic, ci=ends)
 
 
 def satterthwaite(parts: Iterable[tuple[float, float]]) -> float:

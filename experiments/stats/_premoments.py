@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.stats.moments import Moments
+from experiments.stats.moments import Moments, pooled
 from ingest.errors import BadInput
 
 Four = tuple[float, float, float, float]
@@ -74,16 +74,9 @@ class PreMoments:
         """The moments of both arms' units together (Chan, Golub & LeVeque 1983)."""
         if not self.n or not other.n:
             return self if self.n else other
-        n = self.n + other.n
-        step = np.subtract(other.mean, self.mean)
-        within = (self.n - 1) * np.array(self.cov) + (other.n - 1) * np.array(other.cov)
-        between = np.outer(step, step) * (self.n * other.n / n)
-        return PreMoments(
-            n=n,
-            mean=_four(np.array(self.mean) + step * (other.n / n)),
-            cov=_matrix((within + between) / (n - 1)),
-            missing=self.missing + other.missing,
-        )
+        mean, cov = pooled((self.n, other.n), (self.mean, other.mean), (self.cov, other.cov))
+        missing = self.missing + other.missing
+        return PreMoments(self.n + other.n, _four(mean), _matrix(cov), missing)
 
     @property
     def outcome(self) -> Moments:

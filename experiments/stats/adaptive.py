@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 from typing import Literal
 
-from experiments.stats.effect import Effect, check_alpha, student_p, student_quantile
+from experiments.stats._asked import Asked
+from experiments.stats.effect import Effect, check_alpha
 from experiments.stats.moments import Moments
 from ingest.errors import BadInput
 
@@ -159,20 +160,7 @@ class _Scores:
 def _effect(
     answer: _Answer | None, alpha: float, method: str, units: tuple[int, int], reason: str
 ) -> Effect:
+    asked = Asked(method, units, alpha)
     if answer is None:
-        return Effect(None, None, None, None, None, None, alpha, "absolute", method, *units, reason)
-    statistic = answer.estimate / answer.std_error
-    half = student_quantile(alpha, answer.df) * answer.std_error
-    return Effect(
-        estimate=answer.estimate,
-        std_error=answer.std_error,
-        df=answer.df,
-        statistic=statistic,
-        p_value=student_p(statistic, answer.df),
-        ci=(answer.estimate - half, answer.estimate + half),
-        alpha=alpha,
-        scale="absolute",
-        method=method,
-        n_control=units[0],
-        n_treatment=units[1],
-    )
+        return asked.refuse(reason)
+    return asked.answer(answer.estimate, answer.std_error, df=answer.df)

@@ -11,7 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.stats._contrast import Basis, Contrast
+from experiments.stats._asked import Asked
+from experiments.stats._contrast import Contrast
 from experiments.stats.effect import Effect, Scale, check_alpha
 from ingest.errors import BadInput
 
@@ -51,10 +52,10 @@ def cr2_test(
     """
     check_alpha(alpha)
     sums = _sums(control_units, "control_units"), _sums(treatment_units, "treatment_units")
-    basis = Basis(alpha, scale, "CR2", len(sums[0]), len(sums[1]))
+    asked = Asked("CR2", (len(sums[0]), len(sums[1])), alpha, scale)
     if reason := _unfit(sums[0]) or _unfit(sums[1]):
-        return basis.refusal(reason)
-    return _contrast(*sums).effect(basis)
+        return asked.refuse(reason)
+    return _contrast(*sums).effect(asked)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.stats._contrast import Basis, Contrast, satterthwaite
+from experiments.stats._asked import Asked
+from experiments.stats._contrast import Contrast, satterthwaite
 from experiments.stats._premoments import Linear, PreMoments
 from experiments.stats.effect import Effect, Scale
 from experiments.stats.ratio import FEW_UNITS, ratio_test, relative_interval
@@ -74,9 +75,9 @@ def cuped(
     method = "CUPED" if adjustment == "pooled" else "CUPED, Lin"
     if min(control.n, treatment.n) < FEW_UNITS:
         method += ", few units"
-    bases = [Basis(alpha, scale, method, control.n, treatment.n) for scale in _SCALES]
+    asked = [Asked(method, (control.n, treatment.n), alpha, scale) for scale in _SCALES]
     if reason := plain.reason or _unfit(control, treatment, adjustment):
-        return _refused(bases, reason, _note(control, treatment))
+        return _refused(asked, reason, _note(control, treatment))
     pair = _Pair.of(control, treatment)
     if pair is None:
         return _unadjusted(control, treatment, plain)
@@ -85,8 +86,8 @@ def cuped(
     factor = contrast.variance / pair.unadjusted_variance
     if factor <= _ROUNDING:
         reason = "the covariate explains all: it is the outcome itself"
-        return _refused(bases, reason, _note(control, treatment))
-    absolute, relative = (contrast.effect(basis) for basis in bases)
+        return _refused(asked, reason, _note(control, treatment))
+    absolute, relative = (contrast.effect(each) for each in asked)
     return Cuped(absolute, relative, thetas, factor, _note(control, treatment))
 
 
@@ -203,8 +204,8 @@ def _unfit(control: PreMoments, treatment: PreMoments, adjustment: str) -> str |
     return None
 
 
-def _refused(bases: Sequence[Basis], reason: str, note: str | None) -> Cuped:
-    absolute, relative = (basis.refusal(reason) for basis in bases)
+def _refused(asked: Sequence[Asked], reason: str, note: str | None) -> Cuped:
+    absolute, relative = (each.refuse(reason) for each in asked)
     return Cuped(absolute, relative, None, None, note)
 
 

@@ -19,8 +19,7 @@ class Effect:
     "absolute", parts of the control's value for "relative" (0.1 is +10 %). `p_value` is two-sided
     and `ci` covers 1 - `alpha`, unless `method` names a side: then `ci` is open (inf) on the other.
     `ci` excludes 0, or the margin that `method` names, exactly when `p_value` < `alpha`. `df` is
-    inf for a normal. `n_control` and
-    `n_treatment` count units.
+    inf for a normal. `n_control` and `n_treatment` count units.
     """
 
     estimate: float | None

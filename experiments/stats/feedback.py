@@ -11,7 +11,7 @@ from experiments.stats._asked import Asked, check_word
 from experiments.stats._bounds import Bounds, Method, Rates, Sensitivity, lee, manski, sensitivity
 from experiments.stats._wald import WaldTest, wald_test
 from experiments.stats.effect import Effect, check_alpha
-from experiments.stats.moments import Moments
+from experiments.stats.moments import Moments, pooled
 from experiments.stats.ratio import ratio_test
 from ingest.errors import BadInput
 
@@ -69,12 +69,8 @@ class FeedbackCounts:
         """
         if not self.n or not other.n:
             return self if self.n else other
-        n = self.n + other.n
-        step = np.subtract(other.mean, self.mean)
-        within = (self.n - 1) * np.array(self.cov) + (other.n - 1) * np.array(other.cov)
-        between = np.outer(step, step) * (self.n * other.n / n)
-        mean = np.array(self.mean) + step * (other.n / n)
-        return FeedbackCounts(n, *_tuples(mean, (within + between) / (n - 1)))
+        merged = pooled((self.n, other.n), (self.mean, other.mean), (self.cov, other.cov))
+        return FeedbackCounts(self.n + other.n, *_tuples(*merged))
 
     def moments(self, numerator: ArrayLike, denominator: ArrayLike) -> Moments:
         """Of the ratio of two sums, each a combination of (up, down, turns)."""

@@ -8,8 +8,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.stats._arm import Arm, satterthwaite, unfit
+from experiments.stats._arm import Arm, unfit
 from experiments.stats._asked import Asked, check_word
+from experiments.stats._contrast import satterthwaite
 from experiments.stats._dunnett import any_beyond, critical
 from experiments.stats.effect import Effect
 from experiments.stats.moments import Moments
@@ -132,7 +133,7 @@ def _compare(control: Arm, arms: Sequence[Arm], variances: Variances) -> list[_C
         if not total:
             return "neither arm varies" if variances == "separate" else "no arm varies"
         if variances == "separate":
-            freedom = satterthwaite((base, control.n), (own, arm.n))
+            freedom = satterthwaite(((base, control.n - 1), (own, arm.n - 1)))
         loading = min(sqrt(base / total), _MAX_LOADING)
         return _Comparison(arm.value - control.value, sqrt(total), freedom, loading)
 

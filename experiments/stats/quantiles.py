@@ -12,7 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from experiments.stats._contrast import Basis, Contrast
+from experiments.stats._asked import Asked
+from experiments.stats._contrast import Contrast
 from experiments.stats.effect import Effect, Scale, check_alpha
 from experiments.stats.moments import Moments
 from experiments.stats.ratio import FEW_UNITS
@@ -168,12 +169,12 @@ def quantile_test(
     method = "clustered quantile" if clustered else "quantile of independent events"
     if clustered and min(units) < FEW_UNITS:
         method += ", few units"
-    basis = Basis(alpha, scale, method, control.n_units, treatment.n_units)
+    asked = Asked(method, (control.n_units, treatment.n_units), alpha, scale)
     first, second = (_estimate(*each, clustered) for each in zip(arms, units, strict=True))
     if isinstance(first, str) or isinstance(second, str):
-        return basis.refusal(first if isinstance(first, str) else str(second))
+        return asked.refuse(first if isinstance(first, str) else str(second))
     df = _degrees_of_freedom(control, units[0]), _degrees_of_freedom(treatment, units[1])
-    return Contrast.of_arms(first, second, df).effect(basis)
+    return Contrast.of_arms(first, second, df).effect(asked)
 
 
 def _degrees_of_freedom(arm: QuantileSummary, units: int) -> float:

@@ -1,18 +1,13 @@
 """Means and ratios of two arms: the delta method, Welch's t, Fieller's interval."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from math import copysign, inf, isfinite, sqrt
-from typing import Self
-
-from experiments.stats.effect import Effect, Scale, check_alpha, student_p, student_quantile
+from experiments.stats._arm import unfit
+from experiments.stats._asked import Asked
+from experiments.stats._contrast import Contrast
+from experiments.stats.effect import Effect, Scale
 from experiments.stats.moments import Moments
 
 FEW_UNITS = 50
 """Below this many units in an arm the delta method's interval is not to be trusted."""
-
-# v + R²w - 2Rc loses about this share of its terms to rounding: what is left below it is no variance.
-_ROUNDING = 1e-13
 
 
 def ratio_test(control: Moments, treatment: Moments, *, alpha: float = 0.05) -> Effect:
@@ -28,20 +23,12 @@ def ratio_test(control: Moments, treatment: Moments, *, alpha: float = 0.05) -> 
     5 % erred at 4.8 % with 10 users of about 20 turns each, but with lognormal turns (σ = 1.2) at
     13 % with 10 users and still 9 % with 50: the mark is no guarantee for what is above it.
     `reason`, and no numbers, if an arm has fewer than 2 units, a denominator's mean is 0, neither
-    arm varies, or a moment is not finite.
+    arm varies, a moment is not finite, or a variance is negative.
 
     Raises: BadInput if `alpha` is not in (0, 1).
     Sources: A. Deng, U. Knoblich & J. Lu, KDD 2018; B. L. Welch, Biometrika 34 (1947) 28-35.
     """
-    pair = _Pair.of(control, treatment, alpha, "absolute", "delta")
-    if isinstance(pair, Effect):
-        return pair
-    half = pair.quantile * pair.std_error
-    return pair.effect(
-        estimate=pair.difference,
-        std_error=pair.std_error,
-        ci=(pair.difference - half, pair.difference + half),
-    )
+    return _effect(control, treatment, _asked("delta", control, treatment, alpha, "absolute"))
 
 
 def relative_interval(control: Moments, treatment: Moments, *, alpha: float = 0.05) -> Effect:
@@ -58,118 +45,15 @@ def relative_interval(control: Moments, treatment: Moments, *, alpha: float = 0.
     Raises: BadInput if `alpha` is not in (0, 1).
     Source: E. C. Fieller, J. R. Statist. Soc. B 16 (1954) 175-185.
     """
-    pair = _Pair.of(control, treatment, alpha, "relative", "fieller")
-    if isinstance(pair, Effect):
-        return pair
-    base = pair.control.ratio
-    noise = pair.control.variance / base / base if base else inf
-    g = pair.quantile**2 * noise
-    if g >= 1:
-        return pair.refused("the control may be 0, so its lift is undefined")
-    # Roots of (T - θC)² = t²(vT + θ²vC), over C² and moved by 1 before they round: lift = θ - 1.
-    lift, gain = pair.difference / base, pair.treatment.ratio / base
-    gained = pair.treatment.variance / base / base
-    half = pair.quantile * sqrt(gained * (1 - g) + noise * gain * gain)
-    sign = copysign(1.0, base)
-    low, high = sorted((sign * (lift + g - half) / (1 - g), sign * (lift + g + half) / (1 - g)))
-    std_error = sqrt(gained + noise * gain * gain)
-    return pair.effect(estimate=sign * lift, std_error=std_error, ci=(low, high))
+    return _effect(control, treatment, _asked("fieller", control, treatment, alpha, "relative"))
 
 
-@dataclass(frozen=True)
-class _Arm:
-    """An arm's ratio and the delta-method variance of that ratio."""
-
-    ratio: float
-    variance: float
-
-    @classmethod
-    def of(cls, arm: Moments) -> Self:
-        ratio = arm.mean / arm.den_mean
-        terms = arm.var + ratio * ratio * arm.den_var
-        spread = terms - 2 * ratio * arm.cov
-        if arm.den_var and spread <= _ROUNDING * terms:
-            spread = 0.0
-        return cls(ratio, spread / arm.n / arm.den_mean / arm.den_mean)
+def _asked(method: str, control: Moments, treatment: Moments, alpha: float, scale: Scale) -> Asked:
+    few = ", few units" if min(control.n, treatment.n) < FEW_UNITS else ""
+    return Asked(method + few, (control.n, treatment.n), alpha, scale)
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Two arms that can be compared."""
-
-    control: _Arm
-    treatment: _Arm
-    n_control: int
-    n_treatment: int
-    alpha: float
-    scale: Scale
-    method: str
-
-    @classmethod
-    def of(
-        cls, control: Moments, treatment: Moments, alpha: float, scale: Scale, method: str
-    ) -> Self | Effect:
-        """The pair, or the effect that says why there is none."""
-        check_alpha(alpha)
-        units = control.n, treatment.n
-        if min(units) < FEW_UNITS:
-            method += ", few units"
-        if reason := _unfit(control) or _unfit(treatment):
-            return _refusal(alpha, scale, method, units, reason)
-        pair = cls(_Arm.of(control), _Arm.of(treatment), *units, alpha, scale, method)
-        if not isfinite(pair.std_error):
-            return pair.refused("a moment is too large")
-        return pair if pair.std_error else pair.refused("neither arm varies")
-
-    @property
-    def difference(self) -> float:
-        return self.treatment.ratio - self.control.ratio
-
-    @cached_property
-    def std_error(self) -> float:
-        return sqrt(self.control.variance + self.treatment.variance)
-
-    @cached_property
-    def df(self) -> float:
-        share = self.control.variance / (self.control.variance + self.treatment.variance)
-        return 1 / (share**2 / (self.n_control - 1) + (1 - share) ** 2 / (self.n_treatment - 1))
-
-    @cached_property
-    def quantile(self) -> float:
-        return student_quantile(self.alpha, self.df)
-
-    def refused(self, reason: str) -> Effect:
-        units = self.n_control, self.n_treatment
-        return _refusal(self.alpha, self.scale, self.method, units, reason)
-
-    def effect(self, *, estimate: float, std_error: float, ci: tuple[float, float]) -> Effect:
-        statistic = self.difference / self.std_error
-        return Effect(
-            estimate=estimate,
-            std_error=std_error,
-            df=self.df,
-            statistic=statistic,
-            p_value=student_p(statistic, self.df),
-            ci=ci,
-            alpha=self.alpha,
-            scale=self.scale,
-            method=self.method,
-            n_control=self.n_control,
-            n_treatment=self.n_treatment,
-        )
-
-
-def _unfit(arm: Moments) -> str | None:
-    if arm.n < 2:
-        return "an arm has fewer than 2 units"
-    if not all(map(isfinite, (arm.mean, arm.var, arm.den_mean, arm.den_var, arm.cov))):
-        return "a moment is not finite"
-    if arm.den_mean == 0:
-        return "an arm's denominator is 0"
-    return None
-
-
-def _refusal(
-    alpha: float, scale: Scale, method: str, units: tuple[int, int], reason: str
-) -> Effect:
-    return Effect(None, None, None, None, None, None, alpha, scale, method, *units, reason)
+def _effect(control: Moments, treatment: Moments, asked: Asked) -> Effect:
+    if reason := unfit(control) or unfit(treatment):
+        return asked.refuse(reason)
+    return Contrast.of_moments(control, treatment).effect(asked)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from math import inf, isfinite, sqrt
 
-import mmh3
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from experiments.stats.effect import Effect, check_alpha, student_p, student_quantile
+from experiments.stats._asked import Asked
+from experiments.stats.effect import Effect, check_alpha
 from ingest.errors import BadInput
 
 MIN_WINDOWS = 20
@@ -17,25 +17,6 @@ outcomes the interval then missed 3 to 6 % of the time; with half as many window
 
 Floats = NDArray[np.float64]
 Arms = NDArray[np.int64]
-
-
-def switchback_schedule(blocks: int, seed_key: str, *, p: float = 0.5) -> tuple[int, ...]:
-    """The arm of each block, 1 with probability `p`, fixed for ever by `seed_key`.
-
-    Each block is drawn on its own by MurmurHash3 of key and index, so a longer schedule begins as
-    the shorter one, and keys that name the cell (experiment, region) give independent schedules.
-    Drawn, not alternating: an alternating one is confounded with everything of its period.
-
-    Raises: BadInput if `blocks` is below 1, the key is empty, or `p` not in (0, 1).
-    """
-    if blocks < 1:
-        raise BadInput.of("blocks", f"must be 1 or more, not {blocks}")
-    if not seed_key:
-        raise BadInput.of("seed_key", "must not be empty")
-    _check_p(p)
-    return tuple(
-        int(mmh3.hash(f"{seed_key}:{block}", signed=False) < p * 2**32) for block in range(blocks)
-    )
 
 
 def block_means(
@@ -199,22 +180,7 @@ def _check_p(p: float) -> None:
 def _normal(
     terms: Floats, variance: float, alpha: float, method: str, units: tuple[int, int]
 ) -> Effect:
+    asked = Asked(method, units, alpha)
     if not variance > 0:
-        reason = "the windows' variance is not above 0"
-        return Effect(None, None, None, None, None, None, alpha, "absolute", method, *units, reason)
-    estimate, std_error = float(terms.mean()), sqrt(variance) / len(terms)
-    statistic = estimate / std_error
-    half = student_quantile(alpha, inf) * std_error
-    return Effect(
-        estimate=estimate,
-        std_error=std_error,
-        df=inf,
-        statistic=statistic,
-        p_value=student_p(statistic, inf),
-        ci=(estimate - half, estimate + half),
-        alpha=alpha,
-        scale="absolute",
-        method=method,
-        n_control=units[0],
-        n_treatment=units[1],
-    )
+        return asked.refuse("the windows' variance is not above 0")
+    return asked.answer(float(terms.mean()), sqrt(variance) / len(terms), df=inf)

@@ -5,14 +5,13 @@ from sys import float_info
 
 from scipy.special import betaln, log_ndtr
 
-from experiments.stats._arm import Arm, satterthwaite, unfit
+from experiments.stats._arm import Arm, unfit
 from experiments.stats._asked import Alternative, Asked, quantile
+from experiments.stats._contrast import MAY_BE_0, Contrast
 from experiments.stats.effect import Effect, Scale
 from experiments.stats.moments import Moments
 from experiments.stats.ratio import FEW_UNITS
 from ingest.errors import BadInput
-
-_MAY_BE_0 = "the control may be 0, so its lift is undefined"
 
 
 def welch_test(
@@ -42,17 +41,14 @@ def welch_test(
     )
     if reason := unfit(control) or unfit(treatment):
         return asked.refuse(reason)
-    base, other = Arm.of(control), Arm.of(treatment)
-    variance = base.variance + other.variance
-    if reason := _unusable(variance):
+    pair = Contrast.of_moments(control, treatment)
+    if reason := pair.unusable:
         return asked.refuse(reason)
-    df = satterthwaite((base.variance, base.n), (other.variance, other.n))
     if scale == "absolute":
-        return asked.answer(other.value - base.value, sqrt(variance), df=df)
-    if _noise(base) * quantile(alpha, df, "two-sided") ** 2 >= 1:
-        return asked.refuse(_MAY_BE_0)
-    lift = (other.value - base.value) / abs(base.value)
-    return asked.answer(lift, _relative_error(base, other), df=df)
+        return asked.answer(pair.difference, sqrt(pair.variance), df=pair.df)
+    if pair.may_be_0(quantile(alpha, pair.df, "two-sided")):
+        return asked.refuse(MAY_BE_0)
+    return asked.answer(pair.lift, pair.lift_error, df=pair.df)
 
 
 def noninferiority_test(
@@ -81,20 +77,30 @@ def noninferiority_test(
     asked = Asked("fieller", (control.n, treatment.n), alpha, "relative", side, worst)
     if reason := unfit(control) or unfit(treatment):
         return asked.refuse(reason)
-    base, other = Arm.of(control), Arm.of(treatment)
-    # Treatment over control at the margin.
-    ratio = 1 + worst * copysign(1.0, base.value)
-    scaled = base.variance * ratio * ratio
-    if reason := _unusable(scaled + other.variance):
+    at_margin = _at_margin(control, treatment, worst)
+    if reason := at_margin.unusable:
         return asked.refuse(reason)
-    df = satterthwaite((scaled, base.n), (other.variance, other.n))
-    limits = _fieller(base, other, quantile(alpha, df, side))
-    if limits is None:
-        return asked.refuse(_MAY_BE_0)
-    lift = (other.value - base.value) / abs(base.value)
-    t = (other.value - ratio * base.value) / sqrt(scaled + other.variance)
-    error = _relative_error(base, other)
-    return asked.answer(lift, error, df=df, statistic=t, ci=asked.side(*limits))
+    pair, t = Contrast.of_moments(control, treatment), quantile(alpha, at_margin.df, side)
+    if pair.may_be_0(t):
+        return asked.refuse(MAY_BE_0)
+    return asked.answer(
+        pair.lift,
+        pair.lift_error,
+        df=at_margin.df,
+        statistic=at_margin.statistic,
+        ci=asked.side(*pair.lift_limits(t)),
+    )
+
+
+def _at_margin(control: Moments, treatment: Moments, worst: float) -> Contrast:
+    """Treatment against what the control would be at the margin."""
+    base, other = Arm.of(control), Arm.of(treatment)
+    ratio = 1 + worst * copysign(1.0, base.value)
+    return Contrast.of_arms(
+        (ratio * base.value, ratio * ratio * base.variance),
+        (other.value, other.variance),
+        (base.n - 1, other.n - 1),
+    )
 
 
 def log_p_value(effect: Effect) -> float | None:
@@ -140,31 +146,3 @@ def _method(control: Moments, treatment: Moments) -> str:
     if not (control.den_var or treatment.den_var):
         return "welch"
     return "delta, few units" if min(control.n, treatment.n) < FEW_UNITS else "delta"
-
-
-def _unusable(variance: float) -> str | None:
-    if not isfinite(variance):
-        return "a moment is too large"
-    return None if variance else "neither arm varies"
-
-
-def _noise(base: Arm) -> float:
-    """The control's squared relative error; inf for a control of 0."""
-    return base.variance / base.value / base.value if base.value else inf
-
-
-def _relative_error(base: Arm, other: Arm) -> float:
-    gain = other.value / base.value
-    return sqrt(other.variance / base.value / base.value + _noise(base) * gain * gain)
-
-
-def _fieller(base: Arm, other: Arm, t: float) -> tuple[float, float] | None:
-    """Limits of the lift at t; None if the control is not t errors away from 0."""
-    noise = _noise(base)
-    g = t * t * noise
-    if g >= 1:
-        return None
-    gain, sign = other.value / base.value, copysign(1.0, base.value)
-    half = t * sqrt(other.variance / base.value / base.value * (1 - g) + noise * gain * gain)
-    centre = sign * ((other.value - base.value) / base.value + g)
-    return (centre - half) / (1 - g), (centre + half) / (1 - g)

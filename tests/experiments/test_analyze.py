@@ -26,8 +26,8 @@ GATES = Question("userid", "version", ("retention_1", "retention_7"))
 def test_a_public_experiment_has_its_published_rates_and_interval(cookie_cats: Path) -> None:
     found = analyze(DataTable.read(cookie_cats), GATES)
     day_1, day_7 = found.metrics
-    assert [f"{each.value:.4f}" for each in day_1.arms] == ["0.4482", "0.4423"]
-    assert [f"{each.value:.4f}" for each in day_7.arms] == ["0.1902", "0.1820"]
+    assert [f"{each.estimate:.4f}" for each in day_1.arms] == ["0.4482", "0.4423"]
+    assert [f"{each.estimate:.4f}" for each in day_7.arms] == ["0.1902", "0.1820"]
     rows = np.genfromtxt(cookie_cats, delimiter=",", dtype=str, skip_header=1)
     arms = [
         DescrStatsW((rows[rows[:, 1] == arm, 4] == "TRUE").astype(float))
@@ -78,9 +78,9 @@ def test_rows_of_one_unit_belong_together_and_a_unit_of_two_arms_counts_in_none(
     assert found.split.units == {"x": 2, "y": 2}
     assert (found.split.excluded_units, found.split.incomplete_rows) == (1, 2)
     kept, per_line = found.metrics
-    assert [arm.value for arm in kept.arms] == pytest.approx([2 / 3, 2 / 3])
+    assert [arm.estimate for arm in kept.arms] == pytest.approx([2 / 3, 2 / 3])
     assert kept.left_out_rows == 1
-    assert [arm.value for arm in per_line.arms] == pytest.approx([2 / 50, 2 / 80])
+    assert [arm.estimate for arm in per_line.arms] == pytest.approx([2 / 50, 2 / 80])
     assert not per_line.is_share
 
 
@@ -151,7 +151,7 @@ def test_a_quantile_is_of_rows_and_its_clusters_are_units(tmp_path: Path) -> Non
     values = rng.lognormal(size=8_000)
     rows = [f"u{n % 400},{'xy'[n % 2]},{value:.9f}" for n, value in enumerate(values)]
     (found,) = answers(tmp_path, "user,arm,ms\n" + "\n".join(rows), "p95:ms").metrics
-    assert [arm.value for arm in found.arms] == pytest.approx(
+    assert [arm.estimate for arm in found.arms] == pytest.approx(
         [np.quantile(values[0::2], 0.95), np.quantile(values[1::2], 0.95)], rel=1e-6
     )
     assert [arm.units for arm in found.arms] == [200, 200]

@@ -7,7 +7,7 @@ from experiments.assign import ExperimentSpec, Switchback, Variant, assign
 from ingest.errors import BadInput
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-HOURLY = Switchback(START, block_s=3600, washin_s=300)
+HOURLY = Switchback(START, block_s=3600)
 ARMS = (Variant("a", "m1", 1), Variant("b", "m2", 3))
 SPEC = ExperimentSpec("e1", 1, "user", ARMS, "e1/1/", switchback=HOURLY)
 
@@ -39,14 +39,6 @@ def test_an_assignment_is_of_a_unit_in_a_block() -> None:
     assert assign(SPEC, "u", at=after(minutes=-1)) is None
 
 
-def test_only_blocks_with_a_new_arm_settle() -> None:
-    schedule = HOURLY.schedule(50, SPEC.salt, SPEC.weights)
-    for block in range(1, 50):
-        begins = HOURLY.settles(after(hours=block, seconds=299), SPEC.salt, SPEC.weights)
-        assert begins == (schedule[block] != schedule[block - 1])
-        assert not HOURLY.settles(after(hours=block, seconds=300), SPEC.salt, SPEC.weights)
-
-
 def test_clock_changes_do_not_move_a_block() -> None:
     elsewhere = after(hours=5).astimezone(tz=None)
     assert HOURLY.block(elsewhere) == 5
@@ -55,7 +47,6 @@ def test_clock_changes_do_not_move_a_block() -> None:
 def test_what_cannot_be_scheduled_names_its_field() -> None:
     for field, build in (
         ("block_s", lambda: Switchback(START, 0)),
-        ("washin_s", lambda: Switchback(START, 60, 60)),
         ("starts_at", lambda: Switchback(datetime(2026, 1, 1), 60)),  # noqa: DTZ001
         ("at", lambda: HOURLY.block(datetime(2026, 1, 1))),  # noqa: DTZ001
         ("at", lambda: assign(SPEC, "u")),

@@ -100,7 +100,7 @@ def test_with_unequal_arms_each_arms_cr0_variance_has_its_own_factor() -> None:
 
 def test_the_published_ratio_case_holds() -> None:
     # Source: growthbook/growthbook@8f1db4456915, packages/stats/tests/test_gbstats.py,
-    # RATIO_STATISTICS_DF: its p is that of the lift over its delta-method error.
+    # RATIO_STATISTICS_DF (vector ratio-delta-1): its p is that of the lift's delta-method error.
     control = sums(100, 270, 848.79, den=(510, 810), cross=-900)
     treatment = sums(120, 300, 869, den=(500, 800), cross=-905)
     assert answered(ratio_test(control, treatment))[0] == pytest.approx(0.6 - 0.52941176, rel=1e-5)
@@ -244,7 +244,7 @@ def test_over_a_negative_control_the_lift_has_the_sign_of_the_difference() -> No
         (Moments(90, 0.3, 1.0, 0.0), "an arm's denominator is 0"),
         (Moments(90, 0.3, 0.0), "neither arm varies"),
         (Moments(90, float("nan"), 1.0), "a moment is not finite"),
-        (Moments(90, 1e200, 1.0, 1e-200, 1.0), "a moment is too large"),
+        (Moments(90, 1e200, 1.0, 1e-200, 1.0), "a number is too large"),
     ],
 )
 def test_without_an_honest_answer_it_says_why(

@@ -163,7 +163,7 @@ def test_the_log_of_a_p_below_all_floats_is_that_of_the_density_integrated(
         (Moments(10, float("nan"), 1.0), "a moment is not finite"),
         (Moments(10, 1.0, -1.0), "a variance is negative"),
         (Moments(10, 1.0, 1.0, den_mean=0.0), "an arm's denominator is 0"),
-        (Moments(10, 1e200, 1.0, den_mean=1e-200), "a moment is too large"),
+        (Moments(10, 1e200, 1.0, den_mean=1e-200), "a number is too large"),
         (Moments(10, 0.0, 1.0), "the control may be 0, so its lift is undefined"),
         (Moments(10, 0.1, 1.0), "the control may be 0, so its lift is undefined"),
     ],
