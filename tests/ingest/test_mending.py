@@ -1,6 +1,7 @@
 """A part that the disk tore is set aside, and its facts come back from the log."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ ORDER BY name DESC LIMIT 1
 
 def tear(store: Store) -> None:
     """The newest part ends too early, as after a write that failed."""
-    store.command("SYSTEM STOP MERGES")
+    store.command("SYSTEM STOP MERGES events")
     (part,) = store.rows(_NEWEST)
     for name in ("data.bin", "body.bin"):
         if (path := Path(part["path"]) / name).exists():
@@ -33,7 +34,7 @@ def tear(store: Store) -> None:
 
 
 @pytest.fixture
-def torn(intake: Intake, store: Store, drain: Drain) -> list[str]:
+def torn(intake: Intake, store: Store, drain: Drain) -> Iterator[list[str]]:
     """What is in the log, and was in the store."""
     ids = fill(intake, 40)
     drain.step(timeout_s=1)
@@ -41,7 +42,8 @@ def torn(intake: Intake, store: Store, drain: Drain) -> list[str]:
     drain.step(timeout_s=1)
     assert sorted(stored(store)) == sorted(ids)
     tear(store)
-    return ids
+    yield ids
+    store.command("SYSTEM START MERGES events")
 
 
 class _Full(Store):
