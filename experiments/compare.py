@@ -1,6 +1,6 @@
 """One arm against the control, as the plan reads it: at every look, at planned looks, or once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.findings import Comparison, MetricReport
@@ -8,15 +8,18 @@ from experiments.metrics import ArmMoments, Metric
 from experiments.plans import Plan
 from experiments.stats import (
     Effect,
+    QuantileSummary,
+    adjust_pvalues,
     confidence_sequence,
+    cr2_test,
+    group_sequential_bounds,
+    quantile_test,
     ratio_test,
     relative_interval,
+    repeated_interval,
     student_p,
 )
-from experiments.stats.group_sequential import group_sequential_bounds
-from experiments.stats.multiplicity import adjust_pvalues
 from experiments.stats.sequential import Side
-from experiments.stats.stopping import repeated_interval
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,12 @@ def compare(
 ) -> Comparison:
     """The effect, its interval by the plan's reading, and the lift that agrees with it."""
     plan = reading.plan
-    pair = control.moments[metric.key], treatment.moments[metric.key]
-    effect = ratio_test(*pair, alpha=plan.alpha)
+    effects = _quantiles if metric.quantile else _ratios
+    absolute, relative = effects(metric, control, treatment)
+    effect = absolute(plan.alpha)
     units = max(control.units + treatment.units, 1)
     answer = _READINGS[plan.reading](reading, effect, units, is_rail)
-    lift = relative_interval(*pair, alpha=_equivalent_alpha(effect, answer.interval))
+    lift = relative(_equivalent_alpha(effect, answer.interval))
     return Comparison(
         variant=treatment.variant,
         control=control.variant,
@@ -69,6 +73,45 @@ def compare(
         alpha=plan.alpha,
         harm_bound=_harm_bound(reading, metric, effect, units) if is_rail else None,
     )
+
+
+_AtAlpha = Callable[[float], Effect]
+
+
+def _ratios(
+    metric: Metric, control: ArmMoments, treatment: ArmMoments
+) -> tuple[_AtAlpha, _AtAlpha]:
+    """The absolute and the relative effect at an error rate; of few units by CR2."""
+    few = [arm.samples[metric.key].sums for arm in (control, treatment) if arm.samples]
+    if len(few) == 2 and all(few):
+        return (
+            lambda alpha: cr2_test(*few, alpha=alpha),
+            lambda alpha: cr2_test(*few, scale="relative", alpha=alpha),
+        )
+    pair = control.moments[metric.key], treatment.moments[metric.key]
+    return (
+        lambda alpha: ratio_test(*pair, alpha=alpha),
+        lambda alpha: relative_interval(*pair, alpha=alpha),
+    )
+
+
+def _quantiles(
+    metric: Metric, control: ArmMoments, treatment: ArmMoments
+) -> tuple[_AtAlpha, _AtAlpha]:
+    q = metric.quantile or 0.5
+    pair = quantile_of(control, metric), quantile_of(treatment, metric)
+    return (
+        lambda alpha: quantile_test(*pair, q, alpha=alpha),
+        lambda alpha: quantile_test(*pair, q, scale="relative", alpha=alpha),
+    )
+
+
+def quantile_of(arm: ArmMoments, metric: Metric) -> QuantileSummary:
+    """The arm's, or that of an arm without an event."""
+    sample = arm.samples.get(metric.key)
+    if sample is None or sample.quantile is None:
+        return QuantileSummary(metric.quantile or 0.5, 0, 0, None, None, None)
+    return sample.quantile
 
 
 def _once(_: Reading, effect: Effect, _units: int, _is_rail: bool) -> _Answer:

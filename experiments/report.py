@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from experiments._looks import looks_by_day
-from experiments.compare import Reading, compare, with_holm
+from experiments.compare import Reading, compare, quantile_of, with_holm
 from experiments.decision import Decision, Policy, Verdict, decide
 from experiments.findings import ArmEstimate, Comparison, Health, MetricReport
 from experiments.metrics import METRICS, ArmMoments, Metric, read
@@ -109,5 +109,7 @@ def _metric(
 
 
 def _value(arm: ArmMoments, metric: Metric) -> float | None:
+    if metric.quantile:
+        return quantile_of(arm, metric).value
     moments = arm.moments[metric.key]
     return moments.mean / moments.den_mean if moments.n and moments.den_mean else None

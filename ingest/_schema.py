@@ -45,9 +45,8 @@ def on_cluster(statement: str, cluster: str) -> list[str]:
         change = code[found.end() :]
         local = f"ALTER TABLE {found[1]}_local {where} {change}"
         # A Distributed table has columns, but no settings, indices or rows of its own.
-        return (
-            [local, f"ALTER TABLE {found[1]} {where} {change}"] if "COLUMN" in change else [local]
-        )
+        columns = re.match(r"(ADD|DROP|MODIFY|RENAME|COMMENT) COLUMN ", change)
+        return [local, f"ALTER TABLE {found[1]} {where} {change}"] if columns else [local]
     if found := _VIEW.match(code):
         return [code.replace(found[0], f"CREATE {found[1] or ''}VIEW {found[2]} {where} ", 1)]
     if found := _FILLED.match(code):

@@ -1,22 +1,21 @@
 """Which facts count for whom, and as of when."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
 
-from experiments.assign import ExperimentSpec, Variant
+from experiments.assign import ExperimentSpec
 from experiments.metrics import METRICS, read
+from experiments.scan import scan
 from ingest.store import Store
+from tests.experiments.worlds import SPEC, Tell, World, day
 from tests.facts import fact
 
-SPEC = ExperimentSpec("e1", 1, "user", (Variant("a", "m1", 1), Variant("b", "m2", 1)), "salt")
 NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
 ALL = list(METRICS.values())
-
-Tell = Callable[..., None]
 
 
 def exposed(unit: str, arm: str = "a", **changes: Any) -> dict[str, Any]:
@@ -140,14 +139,17 @@ def test_an_edit_counts_once_however_often_it_is_proposed_and_undone(
     assert sums(store, key="undo_rate") == (1, 1)
 
 
-@pytest.mark.parametrize("names", [("c1", "c2"), ("c2", "c1")])
 def test_an_edit_claimed_by_two_answers_belongs_to_the_same_one_in_any_order(
-    names: tuple[str, str], store: Store, tell: Tell
+    store: Store, tell: Tell
 ) -> None:
     tell(exposed("u", "a"), served("u", "c1"), exposed("v", "b"), served("v", "c2"))
-    for name in names:
-        tell(fact("diff.proposed", id=name, data={"diff.id": "d1", "completion.id": name}))
-    assert sums(store, key="undo_rate") == (0, 1)
+    for diff, names in (("d1", ("c1", "c2")), ("d2", ("c2", "c1"))):
+        for name in names:
+            data = {"diff.id": diff, "completion.id": name}
+            tell(fact("diff.proposed", id=f"{diff}-{name}", data=data))
+    arms = read(store, SPEC, [METRICS["undo_rate"]], as_of=NOON).arms
+    edits = [arms[arm].moments["undo_rate"].den_mean for arm in "ab"]
+    assert sorted(edits) == [0, 2]
 
 
 def test_a_unit_that_met_two_arms_is_excluded_and_counted(store: Store, tell: Tell) -> None:
@@ -173,3 +175,37 @@ def test_an_organisation_can_be_the_unit(store: Store, tell: Tell) -> None:
     tell(served("u", "c1") | {"organization": "acme"}, served("v", "c2") | {"organization": "acme"})
     moments = read(store, spec, [METRICS["thumbs_net"]], as_of=NOON).arms["a"].moments
     assert (moments["thumbs_net"].n, moments["thumbs_net"].den_mean) == (1, 2)
+
+
+def test_the_last_words_are_those_of_the_view_for_any_history(store: Store, tell: Tell) -> None:
+    draw, made, ids = Random(7), World(), [f"w{number}" for number in range(120)]
+    for number in range(6):
+        made.expose(0, f"u{number}")
+        made.serve(0, f"u{number}", f"c{number}")
+    for name in ids:
+        on, source = draw.choice((1, 2, 3)), f"/ext/{draw.randrange(3)}/s"
+        rated = {
+            "target": {"kind": "completion", "id": f"c{draw.randrange(6)}"},
+            "gen_ai.evaluation.score.value": draw.choice((1, 0, "up", "down", "fine", 0.5)),
+            "revision": 1 + draw.randrange(3), **draw.choice(({}, {"rater": "ann"})),
+        }  # fmt: skip
+        shown = {"id": name, "source": source, "sequence": draw.randrange(5)}
+        if draw.random() < 0.25:
+            data = {"supersedes": draw.choice(ids), **draw.choice(({}, {"rater": "ann"}))}
+            made.days[on].append(fact("feedback.withdrawn", data=data, **shown))
+        else:
+            made.days[on].append(fact("feedback.submitted", data=rated, **shown))
+    made.tell(tell)
+    for on in (1, 2, 3):
+        words = store.rows(
+            "SELECT countIf(value > 0) AS up, countIf(value <= 0) AS down FROM "
+            "current_feedback(as_of = {as_of:DateTime64(6, 'UTC')}) WHERE name = 'thumb'",
+            as_of=day(on),
+        )[0]
+        found = scan(store, SPEC, [METRICS["thumbs_net"]], as_of=day(on)).arms["a"]
+        counts = found.samples["thumbs_net"].feedback
+        assert counts
+        assert [n * counts.n for n in counts.mean[:2]] == pytest.approx(
+            [words["up"], words["down"]]
+        )
+        assert words["up"] > 0
