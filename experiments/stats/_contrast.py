@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import copysign, inf, isfinite, isnan, sqrt
+from math import inf, isfinite, isnan, sqrt
 from typing import Self
 
 from experiments.stats._arm import Arm
@@ -92,9 +92,8 @@ class Contrast:
         g, lift = t * t * noise, self.difference / self.base
         spread = own * (1 - g) - 2 * lift * shared + (t * shared) ** 2 + noise * lift**2
         half, middle = t * sqrt(max(spread, 0.0)), lift - t * t * shared
-        sign = copysign(1.0, self.base)
-        low, high = sorted((sign * (middle - half) / (1 - g), sign * (middle + half) / (1 - g)))
-        return low, high
+        low, high = (middle - half) / (1 - g), (middle + half) / (1 - g)
+        return (low, high) if self.base > 0 else (-high, -low)
 
     @property
     def _relative(self) -> tuple[float, float, float]:
