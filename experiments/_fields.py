@@ -1,11 +1,14 @@
 """The facts and fields that a metric may count, and the columns they are read from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from ingest.events import json_schema
+from pydantic.fields import FieldInfo
+
+from ingest.events import CONTENT_FIELDS, DATA_TYPES
 
 _PREFIX, _SUFFIX = "thumbwheel.", ".v1"
 
@@ -50,14 +53,11 @@ _LINES = {name: Field(name, "number", whole=True) for name in sorted(COLUMNS)}
 @cache
 def facts() -> Mapping[str, Mapping[str, Field]]:
     """Fields of each kind of fact, by its name without `thumbwheel.` and `.v1`; no content."""
-    schema = json_schema()
-    definitions = schema["$defs"]
     found: dict[str, Mapping[str, Field]] = {FEEDBACK: _RATING}
-    for type_, reference in schema["discriminator"]["mapping"].items():
-        data = _resolve(definitions, definitions[_last(reference)]["properties"]["data"])
-        fields = {name: _field(name, part) for name, part in data["properties"].items()}
+    for type_, data in DATA_TYPES.items():
         name = type_.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-        found[name] = {name: field for name, field in fields.items() if field}
+        fields = (_field(key, each) for key, each in data.model_fields.items())
+        found[name] = {field.name: field for field in fields if field}
     found["diff.proposed"] = {**found["diff.proposed"], **_LINES}
     return found
 
@@ -67,24 +67,28 @@ def type_of(fact: str) -> str:
     return f"{_PREFIX}{fact}{_SUFFIX}"
 
 
-def _last(reference: str) -> str:
-    return reference.rsplit("/", 1)[-1]
-
-
-def _resolve(definitions: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    resolved: Mapping[str, Any] = definitions[_last(part["$ref"])] if "$ref" in part else part
-    return resolved
-
-
-def _field(name: str, part: Mapping[str, Any]) -> Field | None:
+def _field(key: str, info: FieldInfo) -> Field | None:
     """None for what cannot be counted: content, lists and objects."""
-    kinds = [each for each in part.get("anyOf", [part]) if each.get("type") != "null"]
-    if len(kinds) != 1 or "x-thumbwheel-content" in kinds[0]:
+    kinds = [each for each in _members(info.annotation) if each is not NoneType]
+    name = info.alias or key
+    if len(kinds) != 1 or name in CONTENT_FIELDS:
         return None
-    kind, default = kinds[0], part.get("default")
-    if kind.get("type") == "string":
-        words = tuple(kind.get("enum", ())) or ((kind["const"],) if "const" in kind else ())
-        return Field(name, "text", words=words, default=default)
-    if kind.get("type") in {"number", "integer"}:
-        return Field(name, "number", whole=kind["type"] == "integer")
-    return Field(name, "flag") if kind.get("type") == "boolean" else None
+    (kind,) = kinds
+    if kind is str or get_origin(kind) is Literal:
+        default = info.default if isinstance(info.default, str) else None
+        return Field(name, "text", words=get_args(kind), default=default)
+    if kind is bool:
+        return Field(name, "flag")
+    return Field(name, "number", whole=kind is int) if kind in (int, float) else None
+
+
+def _members(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - a type, as written
+    """The alternatives of a union, without what is annotated to them."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from _members(get_args(kind)[0])
+    elif origin in (Union, UnionType):
+        for each in get_args(kind):
+            yield from _members(each)
+    else:
+        yield kind

@@ -1,7 +1,7 @@
 """What all facts share: field types, the content marker, the base of every `data` object."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -38,9 +38,14 @@ class Data(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow", populate_by_name=True)
 
 
-def content_names(schema: JsonSchemaValue) -> Iterator[str]:
-    """Names of the content fields of a JSON Schema, its definitions included."""
-    for part in (schema, *schema.get("$defs", {}).values()):
-        for name, field in part.get("properties", {}).items():
-            if any(_CONTENT_KEY in choice for choice in (field, *field.get("anyOf", ()))):
-                yield name
+def content_names(kind: object) -> Iterator[str]:
+    """Wire names of the content fields of the models in a type, at any depth."""
+    if not (isinstance(kind, type) and get_origin(kind) is None and issubclass(kind, BaseModel)):
+        for part in get_args(kind):
+            yield from content_names(part)
+        return
+    for name, field in kind.model_fields.items():
+        marks = (field.metadata, *map(get_args, get_args(field.annotation)))
+        if any(CONTENT in each for each in marks):
+            yield field.alias or name
+        yield from content_names(field.annotation)

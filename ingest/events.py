@@ -6,7 +6,7 @@ they are (`UnknownEvent`): a newer editor must never lose its facts to an older 
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -19,6 +19,7 @@ from ingest._facts import CONSENT_LEVELS, Consent, Data, content_names
 __all__ = [
     "CONSENT_LEVELS",
     "CONTENT_FIELDS",
+    "DATA_TYPES",
     "KNOWN_TYPES",
     "SCHEMA_URI",
     "SERVER_TYPES",
@@ -127,10 +128,14 @@ def json_schema() -> JsonSchemaValue:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA_URI} | schema
 
 
-CONTENT_FIELDS: frozenset[str] = frozenset(content_names(_EVENT.json_schema(by_alias=True)))
-KNOWN_TYPES: frozenset[str] = frozenset(_EVENT.json_schema()["discriminator"]["mapping"])
-
-
+# Read off the types: to make the JSON Schema takes a fifth of the server's start.
+CONTENT_FIELDS: frozenset[str] = frozenset(content_names(Event))
+DATA_TYPES: Mapping[str, type[Data]] = {
+    name: fact.model_fields["data"].annotation
+    for fact in get_args(get_args(Event)[0])
+    for name in get_args(fact.model_fields["type"].annotation)
+}
+KNOWN_TYPES: frozenset[str] = frozenset(DATA_TYPES)
 SERVER_TYPES: frozenset[str] = frozenset(
     {
         "thumbwheel.completion.finished.v1",
