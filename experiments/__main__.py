@@ -2,9 +2,11 @@
 
 import os
 import sys
+from pathlib import Path
 
 from experiments.api import ExperimentsApi
 from experiments.decisions import DecisionsApi
+from experiments.metrics import use_folder
 from experiments.records import Decisions
 from experiments.registry import Experiments
 from experiments.watch import Watch
@@ -16,6 +18,8 @@ from ingest.store import Store
 
 
 def room(settings: Settings) -> None:
+    if settings.metrics:
+        use_folder(Path(settings.metrics))
     store = Store.open(settings.store, cluster=settings.cluster, keep=settings.keep)
     control = open_control(settings.control)
     keys, registry = Keys(control, settings.rate), Experiments(control)

@@ -37,6 +37,8 @@ class Settings:
     """File of the key that turns users into pseudonyms; without one, users are kept as sent."""
     origins: str = WEB_EDITORS
     """Web pages that may call this server, separated by spaces; `*` stands for one subdomain."""
+    metrics: str = ""
+    """A folder of the analysts' own metric files, read once at the start."""
     rate: int = 1000
     """Requests a second that one key may make, unless the key says otherwise."""
     ask_share: float = 0.01

@@ -16,6 +16,7 @@ from fastapi.responses import HTMLResponse
 from datagen.api import DatagenApi, Exports
 from experiments.api import ExperimentsApi
 from experiments.decisions import DecisionsApi
+from experiments.metrics import use_folder
 from experiments.records import Decisions
 from experiments.registry import Experiments
 from experiments.watch import Watch
@@ -67,7 +68,12 @@ class Server:
     @classmethod
     @contextmanager
     def open(cls, settings: Settings) -> Iterator["Server"]:
-        """Everything is closed at the end, in reverse order. Raises: Conflict, Unavailable."""
+        """Everything is closed at the end, in reverse order.
+
+        Raises: BadInput for a metric file, Conflict, Unavailable.
+        """
+        if settings.metrics:
+            use_folder(Path(settings.metrics))
         with owned(settings.data), Ingest.open(settings) as room:
             consumer = room.log.consumer(GROUP)
             try:
