@@ -7,9 +7,10 @@ from fastapi import APIRouter, Depends, Path
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from experiments.assign import Bucketer, ExperimentSpec, UnitType
+from experiments.designs_api import DesignsApi
 from experiments.layers import LAYER_SLOTS, Holdout, Layer, slots_of
 from experiments.lifecycle import Phase, Ramp
-from experiments.metrics import METRICS
+from experiments.metrics import METRICS, SEGMENTS
 from experiments.plans import Key
 from experiments.registry import Experiments, Plan
 from experiments.report import report
@@ -88,6 +89,8 @@ class ExperimentsApi:
         )
         router.add_api_route("/v1/assignments", self.assign, methods=["POST"], dependencies=serve)
         router.add_api_route("/v1/metrics", self.metrics, dependencies=analyst)
+        designs = DesignsApi(self._experiments, self._store, self._keys)
+        router.include_router(designs.router())
         return router
 
     def create(self, plan: Plan) -> dict[str, Any]:
@@ -133,11 +136,21 @@ class ExperimentsApi:
         return {"experiment": key, "pinned": dict(found.pinned)}
 
     def report(
-        self, key: str, as_of: AwareDatetime | None = None, version: int | None = None
+        self,
+        key: str,
+        as_of: AwareDatetime | None = None,
+        version: int | None = None,
+        segment: str | None = None,
+        novelty: bool = False,
     ) -> dict[str, Any]:
-        """Health, effects and decision from the facts received until `as_of`, of one version."""
+        """Health, effects and decision from the facts received until `as_of`, of one version.
+
+        `segment` adds the effects by part of the units, `novelty` those by day since exposure.
+        """
         experiment = self._experiments.get(key, version)
-        return asdict(report(self._store, experiment, as_of=as_of))
+        return asdict(
+            report(self._store, experiment, as_of=as_of, segment=segment, novelty=novelty)
+        )
 
     def layers(self) -> dict[str, Any]:
         return {"layers": [_layer(each) for each in self._experiments.layers()]}
@@ -161,7 +174,11 @@ class ExperimentsApi:
         return {"assignments": [each._asdict() for each in found if each]}
 
     def metrics(self) -> dict[str, Any]:
-        return {"metrics": [each.public() for each in METRICS.values()]}
+        """What a plan and a report may name."""
+        return {
+            "metrics": [each.public() for each in METRICS.values()],
+            "segments": [asdict(each) for each in SEGMENTS.values()],
+        }
 
 
 def _layer(layer: Layer) -> dict[str, Any]:

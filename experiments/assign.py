@@ -8,7 +8,8 @@ Sources: layers, D. Tang et al., KDD 2010; integer ranges, open-feature/flagd#19
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 
 from experiments.buckets import (
@@ -101,29 +102,46 @@ class Bucketer:
         `overrides` are variant keys by unit id; they win over the experiment's own pins, and their
         units are not measured. An arm that `sticky` has kept holds, with the propensity it was
         dealt with, whatever became of weights, coverage and attributes; one that is drawn is kept.
-        A unit kept at a version below `min_version` is left out.
+        A unit kept at a version below `min_version` is left out. Arms of a bandit's earlier batches
+        hold, with the version of their batch. A switchback that is not told when deals as of now.
 
         Raises: BadInput as `assign` does, and for an override to an arm that is not there;
             Unavailable if the store does not answer.
         """
+        if experiment.switchback and at is None:
+            at = datetime.now(UTC)
         if overrides and unit_id in overrides:
             return experiment.give(overrides[unit_id], unit_id, propensity=1.0, reason="pinned")
         if sticky is None or unit_id in experiment.pins or _held(experiment, unit_id):
             return assign(experiment, unit_id, attributes, at=at)
-        place = Place(experiment.unit, unit_id, experiment.key)
-        versions = sticky.find(place)
-        if any(version < experiment.min_version for version in versions):
+        return _kept(experiment, unit_id, attributes, sticky, at=at)
+
+
+def _kept(
+    spec: ExperimentSpec,
+    unit_id: str,
+    attributes: Attributes,
+    sticky: StickyStore,
+    *,
+    at: datetime | None,
+) -> Assignment | None:
+    """The arm that the unit has, or gets now and keeps."""
+    place = Place(spec.unit, unit_id, spec.key)
+    versions = sticky.find(place)
+    if any(version < spec.min_version for version in versions):
+        return None
+    if spec.kept_since is not None:
+        batches = [version for version in versions if version >= spec.kept_since]
+        if batches and min(batches) != spec.version:
+            spec = replace(spec, version=min(batches))
+    kept = versions.get(spec.version)
+    if kept is None:
+        drawn = assign(spec, unit_id, attributes, at=at)
+        if drawn is None:
             return None
-        kept = versions.get(experiment.version)
-        if kept is None:
-            drawn = assign(experiment, unit_id, attributes, at=at)
-            if drawn is None:
-                return None
-            arm, share = drawn.variant, drawn.propensity
-            kept = sticky.keep(place, experiment.version, variant=arm, propensity=share)
-        return experiment.give(
-            kept.variant, unit_id, propensity=kept.propensity, reason="randomised"
-        )
+        arm, share = drawn.variant, drawn.propensity
+        kept = sticky.keep(place, spec.version, variant=arm, propensity=share)
+    return spec.give(kept.variant, unit_id, propensity=kept.propensity, reason="randomised")
 
 
 def _held(spec: ExperimentSpec, unit_id: str) -> Assignment | None:
@@ -144,4 +162,4 @@ def _in_block(spec: ExperimentSpec, unit_id: str, at: datetime | None) -> Assign
         return None
     arm = spec.variants[spec.switchback.arm(block, spec.salt, spec.weights)]
     share = arm.weight / sum(spec.weights)
-    return spec.give(arm.key, unit_id, propensity=share, reason="randomised", block=f":{block}:")
+    return spec.give(arm.key, unit_id, propensity=share, reason="randomised", block=block)

@@ -1,89 +1,128 @@
-"""One arm against the control, as the plan reads it: at every look, at planned looks, or once."""
+"""One arm against the control: the effect with its past taken off, its interval, its lift."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from experiments.findings import Comparison, MetricReport
+from experiments._answers import Answer, Reading, answer, equivalent_alpha, harm_bound
+from experiments._thumbs import thumbs
+from experiments.findings import Adjustment, Comparison, MetricReport
 from experiments.metrics import ArmMoments, Metric
-from experiments.plans import Plan
 from experiments.stats import (
     Effect,
+    PreMoments,
     QuantileSummary,
     adjust_pvalues,
-    confidence_sequence,
     cr2_test,
-    group_sequential_bounds,
+    cuped,
+    pre_imbalance,
     quantile_test,
     ratio_test,
     relative_interval,
-    repeated_interval,
-    student_p,
 )
-from experiments.stats.sequential import Side
 
+__all__ = ["Reading", "compare", "quantile_of", "with_holm"]
 
-@dataclass(frozen=True)
-class Reading:
-    """How much may be said at this look."""
-
-    plan: Plan
-    shares: Sequence[float] = ()
-    """Of the planned units, at each look up to this one; for planned looks only."""
-
-    @property
-    def harm_alpha(self) -> float:
-        """Each guardrail's part of the error rate: any of them may stop a rollout."""
-        return self.plan.alpha / max(1, len(self.plan.metrics.guardrails))
-
-    @property
-    def comparisons(self) -> int:
-        """Goals times arms: so many chances to be wrong about a gain."""
-        return len(self.plan.metrics.goals) * (len(self.plan.variants) - 1)
-
-
-@dataclass(frozen=True)
-class _Answer:
-    interval: tuple[float, float] | None
-    p_value: float | None
-    reason: str | None
-    method: str
+_AtAlpha = Callable[[float], Effect]
+_Scales = tuple[_AtAlpha, _AtAlpha]
+"""The absolute and the relative effect at an error rate."""
 
 
 def compare(
     reading: Reading, metric: Metric, control: ArmMoments, treatment: ArmMoments, *, is_rail: bool
 ) -> Comparison:
-    """The effect, its interval by the plan's reading, and the lift that agrees with it."""
-    plan = reading.plan
-    effects = _quantiles if metric.quantile else _ratios
-    absolute, relative = effects(metric, control, treatment)
-    effect = absolute(plan.alpha)
+    """The effect, its interval by the plan's reading, and the lift that agrees with it.
+
+    Where units have a past, the effect is CUPED's at every look, from the first one on. No threshold
+    of units or of gain chooses between two estimates, which a look might cross: as long as pasts do
+    not vary the adjustment is 0, and the first few that do move next to nothing. So all looks are of
+    one estimator, and one confidence sequence.
+    """
+    plain = _plain(metric, control, treatment)
+    past = _past(metric, control, treatment)
+    absolute, relative = _adjusted(past) if past else plain
+    effect = absolute(reading.alpha)
     units = max(control.units + treatment.units, 1)
-    answer = _READINGS[plan.reading](reading, effect, units, is_rail)
-    lift = relative(_equivalent_alpha(effect, answer.interval))
+    found = answer(reading, effect, units, shared=not is_rail)
+    lift = relative(equivalent_alpha(effect, found.interval))
     return Comparison(
         variant=treatment.variant,
         control=control.variant,
         effect=effect.estimate,
-        interval=answer.interval,
-        p_value=answer.p_value,
+        interval=found.interval,
+        p_value=found.p_value,
         relative_effect=lift.estimate,
-        relative_interval=lift.ci if answer.interval else None,
-        method=answer.method,
-        reason=answer.reason,
-        alpha=plan.alpha,
-        harm_bound=_harm_bound(reading, metric, effect, units) if is_rail else None,
+        relative_interval=lift.ci if found.interval else None,
+        method=found.method,
+        reason=found.reason,
+        alpha=reading.plan.alpha,
+        harm_bound=harm_bound(reading, metric, effect, units) if is_rail else None,
+        adjustment=_adjustment(past, plain, reading, units, is_rail=is_rail) if past else None,
+        feedback=thumbs(reading, metric, control, treatment),
     )
 
 
-_AtAlpha = Callable[[float], Effect]
+def compare_plainly(
+    reading: Reading, metric: Metric, control: ArmMoments, treatment: ArmMoments
+) -> tuple[Effect, Answer]:
+    """The effect as it is, without the units' past, and what the plan's reading says of it."""
+    effect = _plain(metric, control, treatment)[0](reading.alpha)
+    units = max(control.units + treatment.units, 1)
+    return effect, answer(reading, effect, units, shared=False)
 
 
-def _ratios(
-    metric: Metric, control: ArmMoments, treatment: ArmMoments
-) -> tuple[_AtAlpha, _AtAlpha]:
-    """The absolute and the relative effect at an error rate; of few units by CR2."""
-    few = [arm.samples[metric.key].sums for arm in (control, treatment) if arm.samples]
-    if len(few) == 2 and all(few):
+@dataclass(frozen=True)
+class _Past:
+    """Both arms with a covariate that says something, and how much."""
+
+    control: PreMoments
+    treatment: PreMoments
+    variance_factor: float
+    note: str | None
+
+
+def _past(metric: Metric, control: ArmMoments, treatment: ArmMoments) -> _Past | None:
+    """None where nothing is to be taken off, and of few units, which CR2 reads."""
+    pasts = [sample.pre for arm in (control, treatment) if (sample := arm.samples.get(metric.key))]
+    if len(pasts) < 2 or not (pasts[0] and pasts[1]) or _few(metric, control, treatment):
+        return None
+    found = cuped(pasts[0], pasts[1])
+    if not (found.thetas and any(found.thetas) and found.variance_factor):
+        return None
+    return _Past(pasts[0], pasts[1], found.variance_factor, found.note)
+
+
+def _adjusted(past: _Past) -> _Scales:
+    pair = past.control, past.treatment
+    return (
+        lambda alpha: cuped(*pair, alpha=alpha).absolute,
+        lambda alpha: cuped(*pair, alpha=alpha).relative,
+    )
+
+
+def _adjustment(
+    past: _Past, plain: _Scales, reading: Reading, units: int, *, is_rail: bool
+) -> Adjustment:
+    effect = plain[0](reading.alpha)
+    found = answer(reading, effect, units, shared=not is_rail)
+    metrics = len(reading.plan.metrics.goals) + len(reading.plan.metrics.guardrails)
+    covariates = metrics * (len(reading.plan.variants) - 1)
+    before = pre_imbalance(past.control, past.treatment, covariates=covariates)
+    return Adjustment(
+        effect=effect.estimate,
+        interval=found.interval,
+        p_value=found.p_value,
+        variance_factor=past.variance_factor,
+        imbalance_p=before.p_value,
+        is_imbalanced=before.p_value is not None and before.p_value < before.alpha,
+        note=past.note,
+    )
+
+
+def _plain(metric: Metric, control: ArmMoments, treatment: ArmMoments) -> _Scales:
+    """As it was measured; of few units by CR2."""
+    if metric.quantile:
+        return _quantiles(metric, control, treatment)
+    if few := _few(metric, control, treatment):
         return (
             lambda alpha: cr2_test(*few, alpha=alpha),
             lambda alpha: cr2_test(*few, scale="relative", alpha=alpha),
@@ -95,9 +134,16 @@ def _ratios(
     )
 
 
-def _quantiles(
-    metric: Metric, control: ArmMoments, treatment: ArmMoments
-) -> tuple[_AtAlpha, _AtAlpha]:
+_Sums = tuple[tuple[float, float], ...]
+
+
+def _few(metric: Metric, control: ArmMoments, treatment: ArmMoments) -> tuple[_Sums, _Sums] | None:
+    """Every unit's sums, where both arms have few."""
+    few = [arm.samples[metric.key].sums for arm in (control, treatment) if arm.samples]
+    return (few[0], few[1]) if len(few) == 2 and all(few) else None
+
+
+def _quantiles(metric: Metric, control: ArmMoments, treatment: ArmMoments) -> _Scales:
     q = metric.quantile or 0.5
     pair = quantile_of(control, metric), quantile_of(treatment, metric)
     return (
@@ -112,42 +158,6 @@ def quantile_of(arm: ArmMoments, metric: Metric) -> QuantileSummary:
     if sample is None or sample.quantile is None:
         return QuantileSummary(metric.quantile or 0.5, 0, 0, None, None, None)
     return sample.quantile
-
-
-def _once(_: Reading, effect: Effect, _units: int, _is_rail: bool) -> _Answer:
-    return _Answer(effect.ci, effect.p_value, effect.reason, effect.method)
-
-
-def _always(reading: Reading, effect: Effect, units: int, _is_rail: bool) -> _Answer:
-    plan = reading.plan
-    look = confidence_sequence(effect, units, tuning_n=plan.planned_units, alpha=plan.alpha)
-    return _Answer(look.ci, look.p_value, look.reason, f"{effect.method}, confidence sequence")
-
-
-def _planned(reading: Reading, effect: Effect, _units: int, is_rail: bool) -> _Answer:
-    """By bounds that spend the error rate, shared by goals and arms (Bonferroni)."""
-    method = f"{effect.method}, group sequential (O'Brien-Fleming spending)"
-    if not reading.shares:
-        return _Answer(None, None, "the first look comes after one whole day", method)
-    alpha = reading.plan.alpha if is_rail else reading.plan.alpha / reading.comparisons
-    bounds = group_sequential_bounds(reading.shares, alpha=alpha)
-    look = repeated_interval(effect, bounds, len(reading.shares))
-    return _Answer(look.ci, None, look.reason, f"{method}, look {len(reading.shares)}")
-
-
-_READINGS = {"fixed": _once, "sequential": _always, "group_sequential": _planned}
-
-
-def _harm_bound(reading: Reading, metric: Metric, effect: Effect, units: int) -> float | None:
-    """How good the effect is at best; harm is watched at every look, whatever the reading."""
-    plan = reading.plan
-    side: Side = "upper" if metric.good == "up" else "lower"
-    look = confidence_sequence(
-        effect, units, tuning_n=plan.planned_units, alpha=reading.harm_alpha, side=side
-    )
-    if look.ci is None or look.reason:
-        return None
-    return look.ci[1] if side == "upper" else look.ci[0]
 
 
 def with_holm(metrics: Sequence[MetricReport]) -> tuple[MetricReport, ...]:
@@ -171,15 +181,3 @@ def with_holm(metrics: Sequence[MetricReport]) -> tuple[MetricReport, ...]:
         replace(each, comparisons=tuple(carried(each, arm) for arm in each.comparisons))
         for each in metrics
     )
-
-
-def _equivalent_alpha(effect: Effect, interval: tuple[float, float] | None) -> float:
-    """The error rate at which a fixed test is as wide as this look.
-
-    Fieller at that rate inverts the looks' intervals of treatment - θ·control for every θ, so the
-    relative interval is valid whenever they are and never contradicts the absolute one.
-    """
-    if interval is None or effect.std_error is None or effect.df is None:
-        return effect.alpha
-    width = (interval[1] - interval[0]) / (2 * effect.std_error)
-    return max(student_p(width, effect.df), 1e-300)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from experiments.allocations import Allocation
 from experiments.layers import LAYER_SLOTS, allocate, slots_of
 from experiments.plans import (
     Attribute,
@@ -37,6 +38,7 @@ _WHY: Mapping[str, str] = {
     "alpha": _CHOSEN_BEFORE,
     "planned_units": _CHOSEN_BEFORE,
     "segments": _CHOSEN_BEFORE,
+    "allocation": _REDEALS,
 }
 """Why a field cannot change within a phase; those not listed cannot change at all."""
 
@@ -59,6 +61,7 @@ class Phase(Strict):
     reading: str | None = None
     alpha: float | None = None
     planned_units: int | None = None
+    allocation: Allocation | None = None
     exclude_earlier: bool = False
     """Units of earlier phases stay out, so that nothing carries over; needs a sticky plan."""
 
@@ -85,6 +88,7 @@ def start(experiment: Experiment, others: Sequence[Experiment], at: str) -> Expe
         room_end=room_end,
         started_at=at,
         phase_started_at=at,
+        run_version=experiment.version,
     )
 
 
@@ -164,8 +168,26 @@ def phase(
         room_end=room_end,
         phase_started_at=at,
         stopped_at=None,
+        run_version=version,
         min_version=version if wanted.exclude_earlier else experiment.min_version,
     )
+
+
+def reweigh(experiment: Experiment, shares: Mapping[str, float], version: int) -> Experiment:
+    """The batch after that of `version`: its new units get arms by these shares, the others keep
+    theirs. Raises: Conflict if it does not run, or that batch is over already.
+    """
+    key, plan = experiment.plan.key, experiment.plan
+    _must_be(experiment, "reweighed", "running")
+    if experiment.version != version:
+        raise Conflict(f"{key!r} was changed meanwhile; ask again")
+    variants = tuple(
+        # Millionths, in whole numbers: the share that is dealt is the one that is recorded.
+        each.model_copy(update={"weight": round(shares[each.key] * 1_000_000)})
+        for each in plan.variants
+    )
+    plan = plan.model_copy(update={"variants": variants})
+    return replace(experiment, plan=plan, version=version + 1)
 
 
 def _widened(experiment: Experiment, plan: Plan, others: Sequence[Experiment]) -> Experiment:

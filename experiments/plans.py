@@ -1,17 +1,19 @@
 """What an analyst asks for, and an experiment as it stands."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from math import isclose, isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from experiments.assign import ExperimentSpec, Holdout, UnitType, Variant
+from experiments.allocations import Adaptive, Allocation, Fixed, InPeriods
+from experiments.assign import ExperimentSpec, Holdout, Switchback, UnitType, Variant
 from experiments.buckets import Algorithm
 from experiments.layers import LAYER_SLOTS, slots_of
 from experiments.metrics import metric
 from experiments.targeting import Targeting
-from ingest.errors import BadInput
+from ingest.errors import BadInput, Conflict
 
 _WEIGHT_STEPS = 1_000_000
 
@@ -78,6 +80,8 @@ class Plan(Strict):
     sticky: bool = False
     """Units keep their first arm although their attributes change."""
     hashing: Hashing = Hashing()
+    # Left out of what is kept where it says nothing: plans keep the digest they were decided with.
+    allocation: Allocation = Field(default=Fixed(), exclude_if=lambda each: each == Fixed())
 
     @field_validator("metrics")
     @classmethod
@@ -117,6 +121,8 @@ class Experiment:
     """The end of the slots kept for it, at or beyond the end of those it serves."""
     phase_started_at: str | None = None
     min_version: int = 0
+    run_version: int = 0
+    """Of a bandit, the version of its first batch: arms that were dealt since are kept."""
     holdouts: tuple[Holdout, ...] = ()
     pinned: tuple[tuple[str, str], ...] = ()
 
@@ -141,10 +147,35 @@ class Experiment:
             targeting=self.plan.targeting,
             holdouts=self.holdouts,
             pinned=self.pinned,
-            sticky=self.plan.sticky,
+            sticky=self.plan.sticky or self.is_bandit,
             min_version=self.min_version,
+            kept_since=self.run_version if self.is_bandit else None,
             algorithm=self.plan.hashing.algorithm,
+            switchback=self.switchback,
         )
+
+    @property
+    def is_bandit(self) -> bool:
+        return isinstance(self.plan.allocation, Adaptive)
+
+    @property
+    def switchback(self) -> Switchback | None:
+        """The periods of a switchback that has begun."""
+        how, began = self.plan.allocation, self.phase_started_at or self.started_at
+        if not isinstance(how, InPeriods) or began is None:
+            return None
+        return Switchback(datetime.fromisoformat(began), how.period_s)
+
+    def check_splits_units(self) -> None:
+        """Nothing, or Conflict saying where to look if a report over units would be wrong."""
+        key, kind = self.plan.key, self.plan.allocation.kind
+        why = {
+            "switchback": "everybody changes arms from period to period, so users are no units",
+            "bandit": "its weights followed its own results, so a pooled test would err too often",
+        }
+        if kind in why:
+            where = f"GET /v1/experiments/{key}/{kind} or `thumbwheel {kind} {key}`"
+            raise Conflict(f"{key!r} is a {kind}: {why[kind]}; see {where}")
 
     def public(self) -> dict[str, Any]:
         return self.plan.model_dump() | {
@@ -154,6 +185,7 @@ class Experiment:
             "started_at": self.started_at,
             "phase_started_at": self.phase_started_at or self.started_at,
             "stopped_at": self.stopped_at,
+            "allocation": self.plan.allocation.model_dump(),
         }
 
 
@@ -178,6 +210,7 @@ def check_plan(plan: Plan) -> None:
         raise BadInput.of("segments", "must differ")
     if plan.hashing.seed and plan.hashing.algorithm == "murmur3-32":
         raise BadInput.of("hashing.seed", "is for GrowthBook's algorithms; ours has its own salt")
+    plan.allocation.check(plan)
     spec = Experiment(plan, "draft", 1, (0, LAYER_SLOTS), "", None, None).spec
     for each, weight in zip(plan.variants, spec.weights, strict=True):
         if each.weight and not weight:

@@ -90,7 +90,8 @@ def record_of(experiment: Experiment, found: Report) -> str:
 
 
 _SHOWN = (
-    "variant", "effect", "interval", "p_value", "adjusted_p", "harm_bound", "method", "reason",
+    "variant", "effect", "interval", "p_value", "adjusted_p", "harm_bound", "safety", "method",
+    "reason",
 )  # fmt: skip
 
 

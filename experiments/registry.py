@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -110,6 +110,10 @@ class Experiments:
 
         return self._change(key, "phase", step)
 
+    def reweigh(self, key: str, shares: Mapping[str, float], version: int) -> Experiment:
+        """A bandit's next batch, after that of `version`. Raises: NotFound, Conflict."""
+        return self._change(key, "reweigh", lambda it, *_: lifecycle.reweigh(it, shares, version))
+
     def pin(self, key: str, unit: str, variant: str | None) -> Experiment:
         """The unit gets this arm without a draw and is not measured; None draws again.
 
@@ -152,7 +156,7 @@ class Experiments:
             Plan.model_validate_json(rows[-1].plan),
             (rows[-1].range_start, rows[-1].range_end),
         )
-        begun = next((row.at for row in rows if row.action in {"start", "phase"}), None)
+        begun = next((row.at for row in rows if row.action in {"start", "phase", "reweigh"}), None)
         return replace(
             found, plan=plan, version=rows[-1].version, slots=slots, phase_started_at=begun
         )

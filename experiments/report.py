@@ -1,16 +1,26 @@
 """From moments to a verdict: health first, then effects, then the decision."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from experiments._days import effects_by_day
 from experiments._looks import looks_by_day
+from experiments._segments import segment_of, segmented
 from experiments.compare import Reading, compare, quantile_of, with_holm
 from experiments.decision import Decision, Policy, Verdict, decide
-from experiments.findings import ArmEstimate, Comparison, Health, MetricReport
-from experiments.metrics import METRICS, ArmMoments, Metric, read
+from experiments.findings import (
+    ArmEstimate,
+    Comparison,
+    Health,
+    MetricReport,
+    NoveltyReport,
+    SegmentReport,
+)
+from experiments.metrics import METRICS, ArmMoments, Metric
 from experiments.metrics import Reading as Facts
 from experiments.plans import Experiment, Guardrail, Plan
+from experiments.scan import scan
 from experiments.stats import SRM_ALARM, Moments, srm_test
 from experiments.stats.srm import srm_sequential
 from ingest.store import Store
@@ -32,26 +42,63 @@ class Report:
     health: Health
     metrics: tuple[MetricReport, ...]
     decision: Decision
+    segments: SegmentReport | None = None
+    """Effects by part, if a segment was asked for; no decision rests on them."""
+    novelty: tuple[NoveltyReport, ...] | None = None
+    """Each goal's effect by day since exposure, if it was asked for."""
 
 
-def report(store: Store, experiment: Experiment, *, as_of: datetime | None = None) -> Report:
-    """The experiment as the facts received until `as_of` (now) have it. Raises: Unavailable."""
+def report(
+    store: Store,
+    experiment: Experiment,
+    *,
+    as_of: datetime | None = None,
+    segment: str | None = None,
+    novelty: bool = False,
+) -> Report:
+    """The experiment as the facts received until `as_of` (now) have it.
+
+    With the key of a `segment`, effects by its parts, too; with `novelty` also by day since each
+    unit's first exposure, which costs a scan for each goal.
+
+    Raises: BadInput if there is no such segment; Conflict if its arms do not split units;
+    Unavailable.
+    """
+    experiment.check_splits_units()
     plan, at = experiment.plan, as_of or datetime.now(UTC)
+    by = segment_of(segment, plan) if segment is not None else None
     shares: tuple[float, ...] = ()
     if plan.reading == "group_sequential" and (began := started(experiment)):
         days = max(0, (at - began) // _DAY)
         looks = looks_by_day(store, experiment.spec, began, days, plan.planned_units)
         at, shares = began + looks.days * _DAY if looks.days else at, looks.shares
-    roles: list[tuple[Metric, Guardrail | None]] = [
-        (METRICS[key], None) for key in plan.metrics.goals
-    ]
-    roles += [(METRICS[rail.metric], rail) for rail in plan.metrics.guardrails]
-    facts = read(store, experiment.spec, [each for each, _ in roles], as_of=at)
+    roles = _roles(plan)
+    facts = scan(store, experiment.spec, [each for each, _ in roles], as_of=at, segment=by)
     reading = Reading(plan, shares)
     metrics = with_holm([_metric(experiment, reading, facts, each, rail) for each, rail in roles])
     health = _health(experiment, facts, at)
     decision = decide(health, metrics, policy_of(plan))
-    return Report(experiment.public(), at.isoformat(), health, metrics, decision)
+    return Report(
+        experiment=experiment.public(),
+        as_of=at.isoformat(),
+        health=health,
+        metrics=metrics,
+        decision=decision,
+        segments=segmented(reading, by, facts, roles) if by else None,
+        novelty=_novelty(store, experiment, at) if novelty else None,
+    )
+
+
+def _roles(plan: Plan) -> list[tuple[Metric, Guardrail | None]]:
+    """Goals, then guardrails with their margins."""
+    goals = [(METRICS[key], None) for key in plan.metrics.goals]
+    return [*goals, *((METRICS[rail.metric], rail) for rail in plan.metrics.guardrails)]
+
+
+def _novelty(store: Store, experiment: Experiment, at: datetime) -> tuple[NoveltyReport, ...]:
+    plan = experiment.plan
+    goals = [METRICS[key] for key in plan.metrics.goals]
+    return effects_by_day(store, experiment.spec, goals, as_of=at, alpha=plan.alpha)
 
 
 def policy_of(plan: Plan) -> Policy:
@@ -97,14 +144,17 @@ def _metric(
         facts.arms.get(each.key, ArmMoments(each.key, 0, {metric.key: _EMPTY}))
         for each in experiment.spec.variants
     ]
+    compared = [
+        compare(reading, metric, arms[0], arm, is_rail=rail is not None) for arm in arms[1:]
+    ]
+    if rail:
+        compared = [replace(each, safety=each.safety_of(metric, rail.margin)) for each in compared]
     return MetricReport(
         metric=metric,
         role="guardrail" if rail else "goal",
         margin=rail.margin if rail else None,
         arms=tuple(ArmEstimate(arm.variant, arm.units, _value(arm, metric)) for arm in arms),
-        comparisons=tuple(
-            compare(reading, metric, arms[0], arm, is_rail=rail is not None) for arm in arms[1:]
-        ),
+        comparisons=tuple(compared),
     )
 
 

@@ -24,6 +24,7 @@ EXPERIMENTS = Table(
     Column("room_end", Integer),
     Column("phase_started_at", String),
     Column("min_version", Integer),
+    Column("run_version", Integer),
 )
 
 CHANGES = Table(
@@ -74,6 +75,7 @@ def to_row(experiment: Experiment) -> dict[str, Any]:
         "room_end": experiment.room_end,
         "phase_started_at": experiment.phase_started_at,
         "min_version": experiment.min_version,
+        "run_version": experiment.run_version,
     }
 
 
@@ -100,6 +102,7 @@ def from_row(
         room_end=row.room_end or 0,
         phase_started_at=row.phase_started_at or row.started_at,
         min_version=row.min_version or 0,
+        run_version=row.run_version or 0,
         holdouts=holdouts,
         pinned=pinned,
     )

@@ -50,7 +50,7 @@ class Assignment(NamedTuple):
     """The arm of one unit. `propensity` is the probability the randomisation gave that arm.
 
     `assignment_id` joins facts to it: 32 hex digits, always the same for the same experiment,
-    version, unit type and unit. Only `reason` "randomised" is measured.
+    version, unit type and unit; in a switchback also for the block, whose number follows a dot. Only `reason` "randomised" is measured.
     """
 
     assignment_id: str
@@ -98,6 +98,8 @@ class ExperimentSpec:
     """Units that a sticky store knows from a version below this are left out."""
     algorithm: Algorithm = "murmur3-32"
     switchback: Switchback | None = None
+    kept_since: int | None = None
+    """Of a bandit: arms that a sticky store keeps from this version on hold in this one, too."""
 
     def __post_init__(self) -> None:
         for field in ("key", "salt", "layer"):
@@ -144,7 +146,13 @@ class ExperimentSpec:
         return start <= (hashed * LAYER_SLOTS) >> 32 < end
 
     def give(
-        self, variant: str, unit_id: str, *, propensity: float, reason: Reason, block: str = ""
+        self,
+        variant: str,
+        unit_id: str,
+        *,
+        propensity: float,
+        reason: Reason,
+        block: int | None = None,
     ) -> Assignment:
         """The assignment of a unit to one of the arms, however it came about.
 
@@ -154,7 +162,10 @@ class ExperimentSpec:
         if arm is None:
             keys = ", ".join(each.key for each in self.variants)
             raise BadInput.of("overrides", f"no variant {variant!r}; there are {keys}")
-        named = _assignment_id(self.identity + block.encode() + utf8(unit_id))
+        where = "" if block is None else f":{block}:"
+        named = _assignment_id(self.identity + where.encode() + utf8(unit_id))
+        if block is not None:
+            named += f".{block}"
         return Assignment(
             named, self.key, self.version, arm.key, arm.checkpoint, propensity, reason
         )

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from experiments.bandits import reweigh
 from experiments.decision import Decision
 from experiments.plans import Experiment
 from experiments.records import Decisions, record_of
 from experiments.registry import Experiments
 from experiments.report import report
-from ingest.errors import ThumbwheelError
+from ingest.errors import Conflict, ThumbwheelError
 
 log = logging.getLogger(__name__)
 
@@ -37,13 +38,26 @@ class Watch:
                 log.warning("the watch waits: %s", error.detail)
 
     def turn(self) -> None:
-        """Each running experiment has its newest verdict recorded, and is stopped if it asked so.
+        """Each running experiment has its newest verdict recorded, and is stopped if it asked so; a
+        bandit whose batch is full begins the next.
 
         Raises: Unavailable.
         """
         for each in self.experiments.all():
-            if each.status == "running":
+            if each.status != "running":
+                continue
+            if each.is_bandit:
+                self._reweigh(each.plan.key)
+            elif each.switchback is None:
                 self._look(each)
+
+    def _reweigh(self, key: str) -> None:
+        try:
+            made = reweigh(self.decisions.store, self.experiments, key)
+        except Conflict as error:
+            log.debug("%s keeps its weights: %s", key, error.detail)
+        else:
+            log.info("%s deals batch %d", key, made.version)
 
     def _look(self, experiment: Experiment) -> None:
         key = experiment.plan.key

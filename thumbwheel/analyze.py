@@ -5,16 +5,12 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.analyze import Analysis, Difference, MetricAnswer, Question, analyze
 from experiments.tables import DataTable
 from ingest.errors import BadInput
-from thumbwheel.door import Verbs
-
-# A terminal of 80 columns breaks long lines itself, which reads better than cells of two words.
-_out = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
+from thumbwheel.door import OUT, Verbs
 
 
 def add_analyze(verbs: Verbs) -> None:
@@ -76,16 +72,16 @@ def _show(found: Analysis, question: Question) -> None:
     split = found.split
     counts = " v ".join(f"{name} {count:,}" for name, count in split.units.items())
     planned = ":".join(f"{weight:g}" for weight in split.weights.values())
-    _out.print(f"[bold]{sum(split.units.values()):,} units[/] in {found.rows:,} rows: {counts}")
-    _out.print(f"  split, planned {planned}: {split.meaning}")
+    OUT.print(f"[bold]{sum(split.units.values()):,} units[/] in {found.rows:,} rows: {counts}")
+    OUT.print(f"  split, planned {planned}: {split.meaning}")
     if split.excluded_units:
-        _out.print(f"  {split.excluded_units:,} units are in two arms and count in none")
+        OUT.print(f"  {split.excluded_units:,} units are in two arms and count in none")
     if split.incomplete_rows:
-        _out.print(f"  {split.incomplete_rows:,} rows have no unit or no arm and count nowhere")
+        OUT.print(f"  {split.incomplete_rows:,} rows have no unit or no arm and count nowhere")
     for answer in found.metrics:
         _show_metric(answer, found)
-    _out.print()
-    _out.print(
+    OUT.print()
+    OUT.print(
         f"{1 - found.alpha:.0%} intervals, {question.unit} as the unit, delta method with Welch's "
         "degrees of freedom; lift by Fieller, so both say the same. One planned look: who looks "
         "every day needs an experiment's report.",
@@ -94,8 +90,8 @@ def _show(found: Analysis, question: Question) -> None:
 
 
 def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
-    _out.print()
-    _out.print(f"[bold]{answer.metric}[/]")
+    OUT.print()
+    OUT.print(f"[bold]{answer.metric}[/]")
     difference = "points" if answer.is_share else "difference"
     table = Table("arm", "units", "value", difference, "interval", "p", "lift", box=None)
     several = sum(len(each.differences) for each in found.metrics) > 1
@@ -116,14 +112,14 @@ def _show_metric(answer: MetricAnswer, found: Analysis) -> None:
             _lift(each),
         ]
         table.add_row(*shown, *([_p(each.adjusted_p)] if several else []))
-    _out.print(table)
+    OUT.print(table)
     for each in answer.differences:
         if each.absolute.reason:
-            _out.print(f"  {each.variant}: no answer, {each.absolute.reason}")
+            OUT.print(f"  {each.variant}: no answer, {each.absolute.reason}")
         elif each.absolute.method == "CR2":
-            _out.print(f"  {each.variant}: few units, so by CR2 with {each.absolute.df:.1f} df")
+            OUT.print(f"  {each.variant}: few units, so by CR2 with {each.absolute.df:.1f} df")
     if answer.left_out_rows:
-        _out.print(f"  {answer.left_out_rows:,} rows without a value are left out")
+        OUT.print(f"  {answer.left_out_rows:,} rows without a value are left out")
 
 
 def _number(value: float | None, answer: MetricAnswer) -> str:

@@ -15,8 +15,10 @@ from thumbwheel import commands
 from thumbwheel.analyze import add_analyze
 from thumbwheel.client import ServerSays
 from thumbwheel.decide import add_decide
+from thumbwheel.designs import add_designs
 from thumbwheel.door import Verbs, add_door
 from thumbwheel.erase import add_erase
+from thumbwheel.metrics import add_metrics
 from thumbwheel.operations import add_operations
 from thumbwheel.simulate import add_simulate
 
@@ -50,7 +52,9 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     _add_server(verbs)
     _add_import(verbs)
     _add_experiments(verbs)
+    add_metrics(verbs)
     add_decide(verbs)
+    add_designs(verbs)
     add_analyze(verbs)
     add_simulate(verbs)
     _add_export(verbs)
@@ -105,6 +109,10 @@ def _add_experiments(verbs: Verbs) -> None:
     report = verbs.add_parser("report", help="what an experiment says now")
     report.add_argument("key")
     report.add_argument("--as-of", help="ISO 8601 with zone; default now")
+    report.add_argument(
+        "--segment", metavar="KEY", help="effects by part, too: language, editor, …"
+    )
+    report.add_argument("--novelty", action="store_true", help="and by day since first exposure")
     report.add_argument("--json", action="store_true")
     add_door(report)
     report.set_defaults(run=commands.report)

@@ -5,7 +5,6 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
@@ -17,11 +16,9 @@ from thumbwheel.client import Api
 from thumbwheel.datasets import fetch_dataset
 from thumbwheel.demo import run as run_demo
 from thumbwheel.doctor import examine
-from thumbwheel.door import connected, url_of
+from thumbwheel.door import OUT, connected, url_of
 from thumbwheel.show import show_manifest, show_report
 from thumbwheel.up import up as serve
-
-_out = Console(highlight=False, soft_wrap=True)
 
 
 def up(arguments: Namespace) -> int:
@@ -37,7 +34,7 @@ def doctor(arguments: Namespace) -> int:
     settings = Settings.of(arguments.environment, data=arguments.data)
     findings = examine(settings, arguments.environment, url_of(arguments, settings))
     for finding in findings:
-        _out.print(f"{'ok  ' if finding.fine else 'FIX '} {finding.what}", style=None)
+        OUT.print(f"{'ok  ' if finding.fine else 'FIX '} {finding.what}", style=None)
     return 0 if all(finding.fine for finding in findings) else 1
 
 
@@ -89,12 +86,13 @@ def send_all(api: Api, events: Iterator[dict[str, Any] | str], total: int) -> di
 
 
 def report(arguments: Namespace) -> int:
+    asked = {name: getattr(arguments, name) for name in ("as_of", "segment", "novelty")}
     with connected(arguments) as api:
-        found = api.get(f"/v1/experiments/{arguments.key}/report", as_of=arguments.as_of)
+        found = api.get(f"/v1/experiments/{arguments.key}/report", **asked)
     if arguments.json:
         print(json.dumps(found, indent=2))
     else:
-        show_report(_out, found)
+        show_report(OUT, found)
     return 0
 
 
@@ -140,7 +138,7 @@ def list_experiments(arguments: Namespace) -> int:
     for each in found:
         variants = ", ".join(f"{v['key']} = {v['checkpoint']}" for v in each["variants"])
         table.add_row(each["key"], each["status"], each["unit"], variants, each["started_at"] or "")
-    _out.print(table)
+    OUT.print(table)
     return 0
 
 
@@ -153,7 +151,7 @@ def export(arguments: Namespace) -> int:
     }
     with connected(arguments) as api:
         manifest = fetch_dataset(api, arguments.format, chosen, arguments.out)
-    show_manifest(_out, manifest, arguments.out)
+    show_manifest(OUT, manifest, arguments.out)
     return 0
 
 
@@ -173,7 +171,7 @@ def list_keys(arguments: Namespace) -> int:
         scopes, rate = " ".join(key["scopes"]), str(key["rate"] or "")
         revoked = key["revoked_at"] or ""
         table.add_row(key["id"], key["label"], scopes, rate, key["created_at"], revoked)
-    _out.print(table)
+    OUT.print(table)
     return 0
 
 
@@ -207,7 +205,7 @@ def list_checkpoints(arguments: Namespace) -> int:
     table = Table("id", "aliases", "engine")
     for each in found["checkpoints"]:
         table.add_row(each["id"], ", ".join(names.get(each["id"], [])), each["engine"]["url"])
-    _out.print(table)
+    OUT.print(table)
     return 0
 
 

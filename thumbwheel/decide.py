@@ -5,13 +5,10 @@ from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from thumbwheel.door import Verbs, add_door, connected
+from thumbwheel.door import OUT, Verbs, add_door, connected
 from thumbwheel.show import verdict_of
-
-_out = Console(highlight=False, soft_wrap=True)
 
 
 def add_decide(verbs: Verbs) -> None:
@@ -40,9 +37,9 @@ def make(arguments: Namespace) -> int:
         print(json.dumps(made, indent=2))
         return 0
     decision = made["record"]["decision"]
-    _out.print(f"[bold]{verdict_of(decision)}[/] — {decision['rule']}")
-    _out.print(f"  as of {made['as_of']}, decided by the gate {decision['gate']!r}")
-    _out.print(f"  recorded as {made['id']}")
+    OUT.print(f"[bold]{verdict_of(decision)}[/] — {decision['rule']}")
+    OUT.print(f"  as of {made['as_of']}, decided by the gate {decision['gate']!r}")
+    OUT.print(f"  recorded as {made['id']}")
     return 0
 
 
@@ -58,7 +55,7 @@ def show_all(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps([each | {"identical": checked.get(each["id"])} for each in found]))
     else:
-        _out.print(_table(found, checked))
+        OUT.print(_table(found, checked))
     return 0 if all(checked.values()) else 1
 
 

@@ -1,4 +1,4 @@
-"""How every command is added, and finds its server."""
+"""How every command is added, finds its server, and speaks."""
 
 import argparse
 from argparse import Namespace
@@ -6,10 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from rich.console import Console
+
 from ingest.settings import Settings
 from thumbwheel.client import Api, find_key
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+
+OUT = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
+"""A terminal of 80 columns breaks long lines itself, which reads better than cells of two words."""
 
 
 def add_door(parser: argparse.ArgumentParser) -> None:

@@ -5,14 +5,11 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
 from thumbwheel.client import Api, ServerSays
-from thumbwheel.door import Verbs, add_door, connected
-
-_out = Console(highlight=False, soft_wrap=True)
+from thumbwheel.door import OUT, Verbs, add_door, connected
 
 
 def add_erase(verbs: Verbs) -> None:
@@ -62,24 +59,24 @@ def _carried_out(api: Api, user: str, *, quiet: bool) -> dict[str, Any]:
 def _show(state: dict[str, Any], *, proof: bool) -> None:
     counts, found = state["counts"], state["proof"]
     said = ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items())
-    _out.print(f"Erased: {said}.")
+    OUT.print(f"Erased: {said}.")
     for kind, names in state["derived"].items():
         for name in names:
-            _out.print(f"  made from erased facts: {kind.removesuffix('s')} {name}", style=None)
+            OUT.print(f"  made from erased facts: {kind.removesuffix('s')} {name}", style=None)
     if proof:
         _show_places(found)
     parts = state["inactive_parts"]
     if parts["parts"]:
-        _out.print(
+        OUT.print(
             f"{parts['parts']} replaced parts ({parts['bytes']:,} bytes) wait for the engine "
             f"to remove them; GET /v1/erasures/{state['id']} tells when none is left."
         )
     verdict = "Nothing was found" if found["hits"] == 0 else f"FOUND {found['hits']:,} times"
-    _out.print(f"{verdict} in {len(found['places'])} places. Proof sha256 {found['sha256']}")
+    OUT.print(f"{verdict} in {len(found['places'])} places. Proof sha256 {found['sha256']}")
     if found["later"]:
-        _out.print(f"{found['later']:,} values are of facts that came after the request.")
+        OUT.print(f"{found['later']:,} values are of facts that came after the request.")
     if not found["complete"]:
-        _out.print("The server was stopped while it proved: erase again for a whole proof.")
+        OUT.print("The server was stopped while it proved: erase again for a whole proof.")
 
 
 def _show_places(found: dict[str, Any]) -> None:
@@ -88,7 +85,7 @@ def _show_places(found: dict[str, Any]) -> None:
         table.add_row(
             each["place"], f"{each['scanned']:,} {each['unit']}", f"{each['hits']:,}", each["how"]
         )
-    _out.print(table)
-    _out.print("Not seen by this proof:")
+    OUT.print(table)
+    OUT.print("Not seen by this proof:")
     for limit in found["limits"]:
-        _out.print(f"  {limit}", style=None)
+        OUT.print(f"  {limit}", style=None)

@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from experiments.library import load
-from thumbwheel.door import Verbs, add_door, connected
-
-_out = Console(highlight=False, soft_wrap=True, width=max(Console().width, 100))
+from thumbwheel.door import OUT, Verbs, add_door, connected
 
 
 def add_metrics(verbs: Verbs) -> None:
@@ -39,7 +36,7 @@ def show_metrics(arguments: Namespace) -> int:
     if arguments.json:
         print(json.dumps(metrics, indent=2))
     else:
-        _out.print(_table(metrics))
+        OUT.print(_table(metrics))
     return 0
 
 

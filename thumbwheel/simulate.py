@@ -13,9 +13,7 @@ from experiments.simulate import ALPHA, POWER, Design, Finding, MetricSimulation
 from experiments.stats import BURN_IN_UNITS
 from experiments.tables import DataTable
 from ingest.errors import BadInput
-from thumbwheel.door import Verbs
-
-_out = Console(highlight=False, soft_wrap=True)
+from thumbwheel.door import OUT, Verbs
 
 
 def add_simulate(verbs: Verbs) -> None:
@@ -81,7 +79,7 @@ def simulate_file(arguments: Namespace) -> int:
 
 def _show(found: list[MetricSimulation], design: Design, file: Path) -> None:
     drawn = "each once" if design.units is None else f"{design.units:,} drawn with replacement"
-    _out.print(
+    OUT.print(
         f"[bold]SIMULATED[/]: {design.replicates:,} experiments with the units of {file.name}, "
         f"{drawn} (seed {design.seed})"
     )
@@ -95,24 +93,24 @@ def _show(found: list[MetricSimulation], design: Design, file: Path) -> None:
     ]
     if len(design.weights) > 2:
         notes.append("Every arm is compared with the first; nothing is corrected for several arms.")
-    _out.print()
+    OUT.print()
     for note in notes:
-        _out.print(note, style="dim")
+        OUT.print(note, style="dim")
 
 
 def _show_metric(found: MetricSimulation, design: Design) -> None:
     split = " v ".join(f"{count:,}" for count in found.arms)
     value = "undefined" if found.value is None else f"{found.value:.6g}"
-    _out.print()
-    _out.print(f"[bold]{found.metric}[/]: {value} over {found.units:,} units; arms of {split}")
+    OUT.print()
+    OUT.print(f"[bold]{found.metric}[/]: {value} over {found.units:,} units; arms of {split}")
     if found.left_out_rows:
-        _out.print(f"  {found.left_out_rows:,} rows without a unit or a value are left out")
+        OUT.print(f"  {found.left_out_rows:,} rows without a unit or a value are left out")
     _show_errors(found)
     if found.fixed.unanswered:
-        _out.print(f"  {found.fixed.unanswered:,} experiments had no answer at the end")
+        OUT.print(f"  {found.fixed.unanswered:,} experiments had no answer at the end")
     if not all(rate.within for rate in found.fixed.rates):
-        _out.print("  The fixed test is not what it says on these units. Often a few units hold")
-        _out.print("  most of the sum: cap the metric, or plan for more units.")
+        OUT.print("  The fixed test is not what it says on these units. Often a few units hold")
+        OUT.print("  most of the sum: cap the metric, or plan for more units.")
     _show_findings(found, design)
 
 
@@ -131,7 +129,7 @@ def _show_errors(found: MetricSimulation) -> None:
         times = rate.observed / ALPHA
         warning = f"WARNING: {times:.1f} times that"
         table.add_row(f"fixed, {looks} looks", *_row(rate, "" if rate.at_most else warning))
-    _out.print(table)
+    OUT.print(table)
 
 
 def _row(rate: ErrorRate, verdict: str) -> tuple[str, str, str]:
@@ -150,7 +148,7 @@ def _show_findings(found: MetricSimulation, design: Design) -> None:
     if found.sequential_finding is not None:
         name = f"sequential, {found.fixed.looks} looks"
         table.add_row(name, *_found(found.sequential_finding))
-    _out.print(table)
+    OUT.print(table)
 
 
 def _found(finding: Finding) -> tuple[str, str]:

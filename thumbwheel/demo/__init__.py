@@ -8,7 +8,6 @@ import time
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from rich.console import Console
 from rich.progress import Progress
 
 from ingest.importers import read_history
@@ -18,13 +17,12 @@ from thumbwheel.demo.engine import scripted_engine, serving
 from thumbwheel.demo.population import Population
 from thumbwheel.demo.process import ServerProcess, free_port
 from thumbwheel.demo.traffic import Ledger, Traffic
+from thumbwheel.door import OUT
 from thumbwheel.show import show_manifest, show_report
 
 FOLDER = Path(".thumbwheel-demo")
 EXPERIMENT = "demo"
 _AUDIT_AT_ONCE = 5_000
-
-_out = Console(highlight=False, soft_wrap=True)
 
 
 def run(developers: int, *, seed: int, keep: bool) -> int:
@@ -36,7 +34,7 @@ def run(developers: int, *, seed: int, keep: bool) -> int:
     server = ServerProcess(FOLDER, free_port())
     chances = dict(population.behaviour.right)
     with serving(scripted_engine(chances)) as engine:
-        _out.print(f"Starting the server on the scratch folder {FOLDER} …")
+        OUT.print(f"Starting the server on the scratch folder {FOLDER} …")
         server.start()
         api = Api.connect(server.url, server.key)
         try:
@@ -62,7 +60,7 @@ def _import_sample(api: Api) -> list[tuple[str, str]]:
     events = list(history.events(consent="training", user="sample"))
     taken = sum(receipt["accepted"] for receipt in api.send_events(iter(events)))
     counts = history.summary.counts
-    _out.print(
+    OUT.print(
         f"Imported a real developer's history with aider: {counts['sessions']} sessions, "
         f"{counts['applied_edits']} applied edits, {counts['undo']} undos, {taken} facts."
     )
@@ -85,6 +83,7 @@ def set_up(api: Api, population: Population, engine: str) -> None:
                 "guardrails": [{"metric": "undo_rate", "margin": 0.02}],
             },
             "planned_units": population.size,
+            "min_days": 0,
         },
     )
     api.post(f"/v1/experiments/{EXPERIMENT}/start")
@@ -92,11 +91,11 @@ def set_up(api: Api, population: Population, engine: str) -> None:
 
 def _simulate(population: Population, server: ServerProcess) -> Ledger:
     turns = sum(developer.turns for developer in population.developers())
-    _out.print(
+    OUT.print(
         f"{population.size} SIMULATED developers now take {turns:,} turns with two scripted "
         "checkpoints, over the real endpoints."
     )
-    with Progress(console=_out, transient=True) as progress:
+    with Progress(console=OUT, transient=True) as progress:
         task = progress.add_task("turns", total=turns)
         traffic = Traffic(
             population, server.url, server.key, on_turn=lambda: progress.advance(task)
@@ -134,7 +133,7 @@ def _lag(api: Api) -> int:
 
 def _tell_facts(api: Api, ledger: Ledger, imported: list[tuple[str, str]]) -> bool:
     found = audit(api, [*imported, *ledger.acknowledged])
-    _out.print(
+    OUT.print(
         f"\nFacts acknowledged: {found['stored'] + found['missing']:,}   "
         f"lost: {found['missing']}   duplicated: {found['repeated']}   "
         f"(completions served: {ledger.completions:,})"
@@ -144,42 +143,45 @@ def _tell_facts(api: Api, ledger: Ledger, imported: list[tuple[str, str]]) -> bo
 
 def _tell_effect(api: Api, population: Population) -> None:
     report = api.get(f"/v1/experiments/{EXPERIMENT}/report")
-    _out.print()
-    show_report(_out, report)
-    _out.print("\nThe simulation knows the truth:")
+    OUT.print()
+    show_report(OUT, report)
+    OUT.print(
+        "  (this demo may ship at once; a real experiment runs whole weeks, `min_days`, first)"
+    )
+    OUT.print("\nThe simulation knows the truth:")
     for each in report["metrics"]:
         key = each["metric"]["key"]
         truth, (comparison,) = population.behaviour.true_effects()[key], each["comparisons"]
         low, high = comparison["interval"] or (float("-inf"), float("inf"))
         inside = "inside" if low <= truth <= high else "OUTSIDE"
-        _out.print(
+        OUT.print(
             f"  {key}: estimated {comparison['effect']:+.4f}, true {truth:+.4f}, "
             f"{inside} the interval {low:+.4f} … {high:+.4f}"
         )
 
 
 def _export(api: Api) -> None:
-    _out.print("\nTraining sets from the same facts:")
+    OUT.print("\nTraining sets from the same facts:")
     for kind in ("sft", "kto"):
         folder = FOLDER / "export" / kind
         manifest = fetch_dataset(api, kind, {}, folder)
-        show_manifest(_out, manifest, folder)
+        show_manifest(OUT, manifest, folder)
 
 
 def _tell_next(server: ServerProcess, *, keep: bool) -> None:
-    _out.print("\nWhere to look next:")
+    OUT.print("\nWhere to look next:")
     if keep:
-        _out.print(f"  console       {server.url}/#key={server.key}   (until ^C)")
-        _out.print("  report        .venv/bin/thumbwheel report demo "
+        OUT.print(f"  console       {server.url}/#key={server.key}   (until ^C)")
+        OUT.print("  report        .venv/bin/thumbwheel report demo "
                    f"--server {server.url} --data {FOLDER}")  # fmt: skip
         try:
             while True:
                 time.sleep(1)
         except KeyboardInterrupt:
             return
-    _out.print(f"  serve it      .venv/bin/thumbwheel up --data {FOLDER}")
-    _out.print(f"  console       http://127.0.0.1:8420/#key={server.key}   (while it serves)")
-    _out.print(f"  report        .venv/bin/thumbwheel report demo --data {FOLDER}")
-    _out.print(f"  training set  head -c 600 {FOLDER}/export/kto/data.jsonl")
-    _out.print("  your own work .venv/bin/thumbwheel import aider .aider.chat.history.md "
+    OUT.print(f"  serve it      .venv/bin/thumbwheel up --data {FOLDER}")
+    OUT.print(f"  console       http://127.0.0.1:8420/#key={server.key}   (while it serves)")
+    OUT.print(f"  report        .venv/bin/thumbwheel report demo --data {FOLDER}")
+    OUT.print(f"  training set  head -c 600 {FOLDER}/export/kto/data.jsonl")
+    OUT.print("  your own work .venv/bin/thumbwheel import aider .aider.chat.history.md "
                f"--data {FOLDER} --consent training")  # fmt: skip
