@@ -1,4 +1,4 @@
-.PHONY: setup demo test check proof aa chaos bench lock clean
+.PHONY: setup demo test check proof aa chaos bench bench-experiments lock clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -38,6 +38,11 @@ chaos: setup
 # BENCH=--long adds memory and start-up, BENCH='--phoenix PYTHON' a peer.
 bench: setup
 	@$(BIN)/python -m benchmarks.ingest $(if $(KAFKA_HOME),--kafka-home $(KAFKA_HOME)) $(BENCH)
+
+# BENCH='--gbstats PYTHON --spotify PYTHON' adds rivals that need environments of their own, '--folder F'
+# ten million facts: some minutes and 2.5 GB the first time.
+bench-experiments: setup
+	@$(BIN)/python -m benchmarks.experiments $(BENCH)
 
 # Exact versions for every platform and Python from 3.11 on; needs uv.
 lock:

@@ -83,20 +83,28 @@ def _check() -> None:
         assert given.variant == _ARMS[theirs.variationId].key
 
 
-def main() -> None:
+OURS, PEER = "assign, one experiment", "GrowthBook SDK run, v2"
+
+
+def checked_rates() -> dict[str, float]:
+    """Assignments a CPU second of each, once both sides were seen to give the same arms."""
     _check()
-    rates = _rates({
-        "assign, one experiment": ours_plain,
+    return _rates({
+        OURS: ours_plain,
         "assign, half of a layer": ours_layered,
         "Bucketer, one condition": ours_targeted,
         "assign, GrowthBook's v2 hash": ours_growthbook_hash,
-        "GrowthBook SDK run, v2": _theirs(),
+        PEER: _theirs(),
         "GrowthBook SDK run, v2, one condition": _theirs(condition={"country": "de"}),
     })  # fmt: skip
+
+
+def main() -> None:
+    rates = checked_rates()
     for name, rate in rates.items():
         print(f"{name:40} {rate:10,.0f} /s")
-    peer, targeted = rates["GrowthBook SDK run, v2"], "GrowthBook SDK run, v2, one condition"
-    print(f"{'ratio, one experiment':40} {rates['assign, one experiment'] / peer:10.1f} ×")
+    peer, targeted = rates[PEER], "GrowthBook SDK run, v2, one condition"
+    print(f"{'ratio, one experiment':40} {rates[OURS] / peer:10.1f} ×")
     ratio = rates["Bucketer, one condition"] / rates[targeted]
     print(f"{'ratio, one condition':40} {ratio:10.1f} ×")
 

@@ -93,7 +93,7 @@ FACTS = """
     FROM events
     PREWHERE type IN {{types:Array(String)}}
     WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-        AND fact NOT IN (SELECT arrayJoin(doubled))
+        AND (empty(doubled) OR fact NOT IN (SELECT arrayJoin(doubled)))
     UNION ALL
     SELECT
         {target} AS target, 0 AS role, toUnixTimestamp64Micro(received_at) AS at{columns}
@@ -101,7 +101,7 @@ FACTS = """
         SELECT *, data, target, lines_added, lines_removed FROM events
         PREWHERE type IN {{types:Array(String)}}
         WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-            AND fact IN (SELECT arrayJoin(doubled))
+            AND notEmpty(doubled) AND fact IN (SELECT arrayJoin(doubled))
         ORDER BY received_at
         LIMIT 1 BY source, id
     ) AS events"""
