@@ -6,17 +6,26 @@ fit a pattern, and every value is bound, so nothing in a file can become SQL.
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NoReturn, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 
 from experiments._measures import Each, Take
 from ingest.errors import BadInput, FieldError
 
 FORMAT = 1
-_LONGEST = 1 << 20
+_LONGEST = 1 << 18
+_DEEPEST = 32
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 _Text = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -25,7 +34,7 @@ _Word = Annotated[str, Field(max_length=200)]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class Bounds(_Strict):
@@ -35,6 +44,14 @@ class Bounds(_Strict):
     above: _Number | None = None
     max: _Number | None = None
     below: _Number | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        lows = [each for each in (self.min, self.above) if each is not None]
+        highs = [each for each in (self.max, self.below) if each is not None]
+        if lows and highs and max(lows) > min(highs):
+            raise ValueError("no number is that high and that low")
+        return self
 
 
 def _shape(value: object) -> str:
@@ -46,14 +63,14 @@ Condition = Annotated[
     Annotated[bool, Tag("~flag")]
     | Annotated[_Number, Tag("~number")]
     | Annotated[_Word, Tag("~word")]
-    | Annotated[Annotated[list[_Word], Field(min_length=1)], Tag("~words")]
+    | Annotated[Annotated[list[_Word], Field(min_length=1, max_length=1_000)], Tag("~words")]
     | Annotated[Bounds, Tag("~bounds")],
     Discriminator(_shape),
 ]
 Conditions = dict[str, Condition]
 _Where = Annotated[
     Annotated[Conditions, Tag("~all")]
-    | Annotated[Annotated[list[Conditions], Field(min_length=1)], Tag("~any")],
+    | Annotated[Annotated[list[Conditions], Field(min_length=1, max_length=32)], Tag("~any")],
     Discriminator(lambda value: "~any" if isinstance(value, list) else "~all"),
 ]
 
@@ -74,8 +91,8 @@ class FactMeasure(_Strict):
 
 
 class SumMeasure(_Strict):
-    plus: Annotated[list["Measured"], Field(min_length=1)]
-    minus: list["Measured"] = []
+    plus: Annotated[list["Measured"], Field(min_length=1, max_length=32)]
+    minus: Annotated[list["Measured"], Field(max_length=32)] = []
 
 
 class ProductMeasure(_Strict):
@@ -86,9 +103,9 @@ class ProductMeasure(_Strict):
 
 # Tags start with ~, so that they never look like a field in the path of an error.
 def _form(value: object) -> str:
-    if isinstance(value, str):
+    if not isinstance(value, dict | _Strict):
         return "~name"
-    keys = set(value) if isinstance(value, dict) else set(type(value).model_fields)  # type: ignore[attr-defined]
+    keys = set(value if isinstance(value, dict) else type(value).model_fields)
     return "~sum" if "plus" in keys else "~product" if "times" in keys else "~fact"
 
 
@@ -104,7 +121,7 @@ Measured = Annotated[
 class CapFile(_Strict):
     """The most a unit's numerator counts: one of the two."""
 
-    at: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    at: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
     quantile: Annotated[float, Field(ge=0.5, lt=1)] | None = None
 
 
@@ -157,8 +174,8 @@ class QuantileMetric(_Metric):
 
     kind: Literal["quantile"]
     numerator: FactMeasure
-    quantile: Annotated[float, Field(gt=0, lt=1)]
-    timeout: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    quantile: Annotated[float, Field(ge=0.0001, le=0.9999)]
+    timeout: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
     """Facts at or above it ended there: they are counted as censored."""
 
 
@@ -221,7 +238,9 @@ def parse(text: str, file: str) -> Definitions:
     try:
         document = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except yaml.YAMLError as error:
-        raise BadInput.of(file, " ".join(str(error).split())) from error
+        mark = getattr(error, "problem_mark", None)
+        at = f"{file}: line {mark.line + 1}" if mark else file
+        raise BadInput.of(at, str(getattr(error, "problem", None) or error)) from error
     try:
         return Definitions.model_validate(document)
     except ValidationError as error:
@@ -245,12 +264,36 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without objects, in which a key that is said twice is an error, not a silent loss."""
+    """YAML without objects, in which a key that is said twice is an error, not a silent loss.
+
+    Nor has it aliases, by which ten lines could say more than fits in memory.
+    """
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            self._refuse("an alias: name a measure, and refer to it by its name", mark)
+        if self._depth > _DEEPEST:
+            self._refuse(f"nested more than {_DEEPEST} deep", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # a date that is none, an integer of thousands of digits
+            return self._refuse(str(error), node.start_mark)
+
+    @staticmethod
+    def _refuse(why: str, mark: yaml.Mark) -> NoReturn:
+        raise yaml.constructor.ConstructorError(None, None, why, mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         said = [key.value for key, _ in node.value]
         if twice := [key for key in said if said.count(key) > 1]:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{twice[0]!r} is there twice", node.start_mark
-            )
+            self._refuse(f"{twice[0]!r} is there twice", node.start_mark)
         return super().construct_mapping(node, deep)

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from scipy.special import stdtr, stdtrit
 
-from experiments.stats.effect import Effect, Scale, check_alpha
+from experiments.stats.effect import TOO_LARGE, Effect, Scale, check_alpha
 from ingest.errors import BadInput
 
 Alternative = Literal["two-sided", "greater", "less"]
@@ -60,14 +60,23 @@ class Asked:
         p_value: float | None = None,
         ci: tuple[float, float] | None = None,
     ) -> Effect:
-        """The effect; what is not given follows from Student's t with `df` (inf is the normal)."""
+        """The effect; what is not given follows from Student's t with `df` (inf is the normal).
+
+        A reason instead, if any of it left the floats on the way.
+        """
         if statistic is None:
+            if not std_error:
+                return self.refuse("the effect has no error")
             statistic = (estimate - self.margin) / std_error
         if p_value is None:
             p_value = tail(statistic, df, self.alternative)
         if ci is None:
             half = quantile(self.alpha, df, self.alternative) * std_error
             ci = self.side(estimate - half, estimate + half)
+        low = estimate if self.alternative == "less" else ci[0]
+        high = estimate if self.alternative == "greater" else ci[1]
+        if not all(map(isfinite, (estimate, std_error, statistic, low, high))):
+            return self.refuse(TOO_LARGE)
         numbers = (estimate, std_error, df, statistic, p_value, ci)
         return Effect(*numbers, self.alpha, self.scale, self._title, *self.units)
 

@@ -1,7 +1,7 @@
 """What silent turns may hide: bounds, and the tilt that would turn a result round."""
 
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, isfinite, log, nan, sqrt
 from typing import Literal
 
 import numpy as np
@@ -110,7 +110,8 @@ def sensitivity(control: Rates, treatment: Rates) -> Sensitivity:
 
 
 def _error(arm: Rates, gradient: NDArray[np.float64]) -> float:
-    return float(gradient @ arm.covariance @ gradient)
+    # A form that no covariance has is below 0 by rounding, or is none.
+    return max(float(gradient @ arm.covariance @ gradient), 0.0)
 
 
 def _cover(bounds: Interval, errors: Interval, alpha: float) -> Interval:
@@ -119,8 +120,8 @@ def _cover(bounds: Interval, errors: Interval, alpha: float) -> Interval:
     Source: G. W. Imbens & C. F. Manski, Econometrica 72 (2004) 1845-1857.
     """
     width, widest = bounds[1] - bounds[0], max(errors)
-    if widest == 0:
-        return bounds
+    if widest == 0 or not isfinite(widest):
+        return bounds if widest == 0 else (nan, nan)
     two_sided = -float(ndtri(alpha / 2))
 
     def surplus(quantile: float) -> float:

@@ -7,7 +7,7 @@ from typing import Self
 
 from experiments.stats._arm import Arm
 from experiments.stats._asked import Asked
-from experiments.stats.effect import Effect, student_quantile
+from experiments.stats.effect import TOO_LARGE, Effect, student_quantile
 from experiments.stats.moments import Moments
 
 MAY_BE_0 = "the control may be 0, so its lift is undefined"
@@ -59,7 +59,7 @@ class Contrast:
     def unusable(self) -> str | None:
         """Why there is no honest answer on any scale, or None."""
         if not isfinite(self.variance) or isnan(self.df):
-            return "a number is too large"
+            return TOO_LARGE
         return None if self.variance > 0 else "neither arm varies"
 
     @property
@@ -76,11 +76,18 @@ class Contrast:
         """The delta method's, for planning: Fieller's limits are not made from it."""
         own, shared, noise = self._relative
         at = self.plain / self.base
-        return sqrt(max(own - 2 * at * shared + noise * at**2, 0.0))
+        return sqrt(max(own - 2 * at * shared + noise * at * at, 0.0))
 
     def may_be_0(self, t: float) -> bool:
         """Whether the control's value is within t errors of 0 (Fieller's g >= 1)."""
         return not self.base or t * t * (self.base_variance / self.base / self.base) >= 1
+
+    def no_lift(self, t: float) -> str | None:
+        """Why there is no honest lift at that many errors, or None."""
+        if self.may_be_0(t):
+            return MAY_BE_0
+        # A treatment that is 0 for every unit, say: that the lift is -1 is no certainty.
+        return None if self.lift_error > 0 else "the lift has no error"
 
     def lift_limits(self, t: float) -> tuple[float, float]:
         """Fieller's limits with the joint covariance, of a control that may not be 0.
@@ -90,7 +97,7 @@ class Contrast:
         """
         own, shared, noise = self._relative
         g, lift = t * t * noise, self.difference / self.base
-        spread = own * (1 - g) - 2 * lift * shared + (t * shared) ** 2 + noise * lift**2
+        spread = own * (1 - g) - 2 * lift * shared + t * shared * t * shared + noise * lift * lift
         half, middle = t * sqrt(max(spread, 0.0)), lift - t * t * shared
         low, high = (middle - half) / (1 - g), (middle + half) / (1 - g)
         return (low, high) if self.base > 0 else (-high, -low)
@@ -113,8 +120,8 @@ class Contrast:
         estimate, error = self.difference, sqrt(self.variance)
         ends = estimate - t * error, estimate + t * error
         if asked.scale == "relative":
-            if self.may_be_0(t):
-                return asked.refuse(MAY_BE_0)
+            if reason := self.no_lift(t):
+                return asked.refuse(reason)
             estimate, error, ends = self.lift, self.lift_error, self.lift_limits(t)
         return asked.answer(estimate, error, df=self.df, statistic=self.statistic, ci=ends)
 

@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from experiments.stats._asked import check_word
 from experiments.stats._roots import brentq
-from experiments.stats.effect import Scale, check_alpha
+from experiments.stats.effect import Scale, check_alpha, is_count
 from experiments.stats.group_sequential import (
     Boundaries,
     crossing_probability,
@@ -80,10 +80,10 @@ class Checked:
             ("sides", self.sides in {1, 2}, "be 1 or 2"),
             ("alpha", self.alpha < self.sides / 2, "be below 0.5 for one side"),
             ("power", self.alpha < self.power < 1, "be above alpha and below 1"),
-            ("ratio", 0 < self.ratio < inf, "be above 0"),
+            ("ratio", 1e-6 <= self.ratio <= 1e6, "be in [1e-6, 1e6]"),
             ("rho", -1 < self.rho < 1, "be in (-1, 1)"),
-            ("design_effect", 0 < self.design_effect < inf, "be above 0"),
-            ("looks", 1 <= self.looks <= 200, "be in 1..200"),
+            ("design_effect", 1e-6 <= self.design_effect <= 1e6, "be in [1e-6, 1e6]"),
+            ("looks", self.looks in range(1, 201), "be in 1..200"),
             (
                 "sequential",
                 not bounds
@@ -91,8 +91,8 @@ class Checked:
                 == (self.alpha, self.sides, 1),
                 "have the plan's alpha and sides and end at information 1",
             ),
-            ("guardrails", self.guardrails >= 0, "be 0 or more"),
-            ("units_per_day", rate is None or 0 < rate < inf, "be above 0"),
+            ("guardrails", is_count(self.guardrails), "be 0 or more"),
+            ("units_per_day", rate is None or 1e-6 <= rate < inf, "be 1e-6 or more"),
         ):
             if not fits:
                 raise BadInput.of(field, f"must {must}, not {getattr(self, field)}")

@@ -8,7 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats._davidson import Cells, Column, Fit, Index
+from experiments.stats.effect import MOST
 from ingest.errors import BadInput
+
+# Of a duel: weights may be parts, but not so small that their logarithms say nothing.
+_LEAST = 1e-9
 
 Outcome = Literal["first", "second", "tie", "both_bad"]
 
@@ -145,8 +149,8 @@ def square(counts: ArrayLike, field: str) -> Column:
     if table.ndim != 2 or table.shape[0] != table.shape[1] or len(table) < 2:
         raise BadInput.of(field, f"a square table of 2 or more items, not {table.shape}")
     np.fill_diagonal(table, 0.0)
-    if not (np.isfinite(table).all() and (table >= 0).all()):
-        raise BadInput.of(field, "every count must be finite and 0 or more")
+    if not ((table == 0) | (table >= _LEAST) & (table <= MOST)).all():
+        raise BadInput.of(field, f"every count must be 0, or {_LEAST} to {MOST}")
     return table
 
 

@@ -50,4 +50,4 @@ def critical(loadings: tuple[float, ...], df: float, alpha: float) -> float:
 
     # Between one arm's t and Bonferroni's.
     low, high = -stdtrit(df, alpha / 2), -stdtrit(df, alpha / 2 / len(loadings))
-    return float(brentq(excess, low - 1e-6, high + 1e-6, xtol=1e-11, rtol=1e-11))
+    return float(brentq(excess, max(low - 1e-6, 0.0), high + 1e-6, xtol=1e-11, rtol=1e-11))

@@ -37,6 +37,7 @@ class PreMoments:
             raise BadInput.of("cov", "four means and a 4 x 4 matrix are needed")
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(
         cls,
         values: ArrayLike,

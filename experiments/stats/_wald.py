@@ -38,5 +38,7 @@ def wald_test(vector: NDArray[np.float64], covariance: NDArray[np.float64]) -> W
     )
     kept = sizes > _ROUNDING * sizes[-1]
     statistic = float(((directions[:, kept].T @ unit) ** 2 / sizes[kept]).sum())
+    if not np.isfinite(statistic):
+        return WaldTest(None, None, None, "a moment is not finite")
     df = int(kept.sum())
     return WaldTest(statistic, df, float(chdtrc(df, statistic)))

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, sqrt
+from math import inf, isfinite, nan, sqrt
 from typing import Literal
 
 from experiments.stats._asked import Asked
-from experiments.stats.effect import Effect, check_alpha
+from experiments.stats.effect import MOST, Effect, check_alpha
 from experiments.stats.moments import Moments
 from ingest.errors import BadInput
 
@@ -33,12 +33,12 @@ class BatchMoments:
                 raise BadInput.of(field, "must be in (0, 1): an arm without a chance has no batch")
         if self.control_share + self.treatment_share > 1 + 1e-9:
             raise BadInput.of("treatment_share", "the shares sum to more than 1")
-        if self.units < self.control.n + self.treatment.n:
+        if not self.control.n + self.treatment.n <= self.units <= MOST:
             raise BadInput.of("units", f"{self.units} in all, but the two arms have more")
         for field in ("control", "treatment"):
             arm: Moments = getattr(self, field)
-            if not (isfinite(arm.mean) and isfinite(arm.var)):
-                raise BadInput.of(field, "every moment must be finite")
+            if not (isfinite(arm.mean) and 0 <= arm.var < inf):
+                raise BadInput.of(field, "every moment must be finite, and no variance negative")
             if arm.n and (arm.den_mean != 1 or arm.den_var):
                 raise BadInput.of(field, "must be a mean's moments, not a ratio's")
 
@@ -89,6 +89,8 @@ def _bols(batches: Sequence[BatchMoments]) -> _Answer | None:
     # A unit's variance is pooled over batches, within them: one batch may have a single unit.
     var_c, df_c = _pooled([batch.control for batch in batches])
     var_t, df_t = _pooled([batch.treatment for batch in batches])
+    if not isfinite(var_c + var_t):
+        return _Answer(nan, nan, inf)
     if not var_c + var_t > 0:
         return None
     total = weight = from_control = 0.0
@@ -121,7 +123,7 @@ def _aipw(batches: Sequence[BatchMoments]) -> _Answer | None:
             past_c, past_t = past_c + batch.control, past_t + batch.treatment
     total = sum(score.weight * score.units for score in scores)
     estimate = sum(score.weight * score.total for score in scores) / total
-    squares = sum(score.weight**2 * score.squares_about(estimate) for score in scores)
+    squares = sum(score.weight * score.weight * score.squares_about(estimate) for score in scores)
     return _Answer(estimate, sqrt(squares) / total, inf) if squares > 0 else None
 
 
@@ -139,8 +141,8 @@ class _Scores:
         gap = treatment - control
         c, t = batch.control, batch.treatment
         groups = (
-            (c.n, gap - (c.mean - control) / e_c, c.var / e_c**2),
-            (t.n, gap + (t.mean - treatment) / e_t, t.var / e_t**2),
+            (c.n, gap - (c.mean - control) / e_c, c.var / e_c / e_c),
+            (t.n, gap + (t.mean - treatment) / e_t, t.var / e_t / e_t),
             (batch.units - c.n - t.n, gap, 0.0),
         )
         kept = tuple(group for group in groups if group[0])
@@ -152,7 +154,7 @@ class _Scores:
 
     def squares_about(self, centre: float) -> float:
         return sum(
-            (count - 1) * variance + count * (mean - centre) ** 2
+            (count - 1) * variance + count * (mean - centre) * (mean - centre)
             for count, mean, variance in self.groups
         )
 

@@ -16,6 +16,7 @@ MIN_UNITS = 100
 Floats = NDArray[np.float64]
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_HOPELESS, _EXACT = 1e4, 1e-8
 _GRID = np.arange(-36.0, 37.0, 2.0)
 
 
@@ -47,8 +48,10 @@ def best_arm_probabilities(
     sds = np.array([each.sd for each in posteriors], dtype=float)
     # Centred and scaled, so that the metric's units can neither overflow nor cancel.
     unit = sds.max()
-    means = (means - means.max()) / unit if not lower_is_better else (means.min() - means) / unit
-    sds = sds / unit
+    with np.errstate(over="ignore"):
+        means = means - means.max() if not lower_is_better else means.min() - means
+        # An arm so far behind has no chance, and one known so well is as if known exactly.
+        means, sds = np.maximum(means / unit, -_HOPELESS), np.maximum(sds / unit, _EXACT)
     edges = np.unique((means[:, None] + sds[:, None] * _GRID).ravel())
     half = np.diff(edges)[:, None] / 2
     x = (edges[:-1, None] + half + half * _POINTS).ravel()

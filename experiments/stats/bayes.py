@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, isfinite, pi, sqrt
+from math import exp, hypot, inf, isfinite, pi, sqrt
 from typing import Self
 
 import numpy as np
@@ -10,8 +10,18 @@ from scipy.special import ndtr, ndtri
 
 from experiments.stats._betas import Beta, exceeds
 from experiments.stats._roots import brentq
-from experiments.stats.effect import Effect, Scale, check_alpha
+from experiments.stats.effect import (
+    MOST,
+    TOO_LARGE,
+    Effect,
+    Scale,
+    check_alpha,
+    is_count,
+    known,
+)
 from ingest.errors import BadInput
+
+_FARTHEST = 1e100
 
 FEWEST_PAST_EFFECTS = 10
 """Below this many past effects their spread says too little of the next one's."""
@@ -59,21 +69,23 @@ class NormalPrior:
         they differ no more than their noise does: then there is no spread to learn.
         Source: R. C. Paule & J. Mandel, J. Res. Nat. Bur. Standards 87 (1982) 377-385.
         """
-        known = [effect for effect in past if effect.estimate is not None]
-        scales = {effect.scale for effect in known}
-        if len(known) < FEWEST_PAST_EFFECTS:
-            raise BadInput.of("past", f"{len(known)} effects: give {FEWEST_PAST_EFFECTS} or more")
+        told = {at: numbers for at, each in enumerate(past) if (numbers := known(each))}
+        scales = {past[at].scale for at in told}
+        if len(told) < FEWEST_PAST_EFFECTS:
+            raise BadInput.of("past", f"{len(told)} effects: give {FEWEST_PAST_EFFECTS} or more")
         if len(scales) > 1:
             raise BadInput.of("past", "all effects must be of one scale")
-        estimates = np.array([effect.estimate for effect in known], dtype=np.float64)
-        noise = np.array([effect.std_error for effect in known], dtype=np.float64) ** 2
+        estimates, errors = np.array(list(told.values())).T
+        if max(np.abs(estimates).max(), errors.max()) > _FARTHEST or errors.min() < 1 / _FARTHEST:
+            raise BadInput.of("past", TOO_LARGE)
+        noise = errors**2
 
         def centre(spread: float) -> float:
             return float(np.average(estimates, weights=1 / (noise + spread)))
 
         def excess(spread: float) -> float:
             off = (estimates - centre(spread)) ** 2 / (noise + spread)
-            return float(off.sum()) - (len(known) - 1)
+            return float(off.sum()) - (len(told) - 1)
 
         if excess(0.0) <= 0:
             raise BadInput.of(
@@ -120,21 +132,24 @@ def posterior(
     is 0.
 
     Raises: BadInput if a prior that is not flat has another scale than the effect: rescale it with
-    `NormalPrior.absolute`.
+    `NormalPrior.absolute`; or if the effect's numbers are not finite.
     """
     given = prior or NormalPrior()
     if given.sd < inf and given.scale != effect.scale:
         raise BadInput.of("prior", f"is {given.scale}, the effect {effect.scale}: rescale one")
     if effect.estimate is None or not effect.std_error:
-        reason = effect.reason or "the effect has no error"
-        return Posterior(None, None, None, None, None, effect.alpha, effect.scale, reason)
+        return _no_belief(effect, effect.reason or "the effect has no error")
+    known(effect)
+    check_alpha(effect.alpha)
     # By the ratio of errors: a precision of 1 / 1e-320 would be infinite.
     ratio = effect.std_error / given.sd
     weight = 1 / (1 + ratio * ratio)
     mean = effect.estimate * weight + given.mean * (1 - weight)
-    sd = effect.std_error * sqrt(weight)
+    sd = effect.std_error / hypot(1, ratio)
     half = -float(ndtri(effect.alpha / 2)) * sd
     gain = -mean if lower_is_better else mean
+    if not (sd > 0 and isfinite(mean / sd)):
+        return _no_belief(effect, TOO_LARGE)
     return Posterior(
         mean=mean,
         sd=sd,
@@ -144,6 +159,10 @@ def posterior(
         alpha=effect.alpha,
         scale=effect.scale,
     )
+
+
+def _no_belief(effect: Effect, reason: str) -> Posterior:
+    return Posterior(None, None, None, None, None, effect.alpha, effect.scale, reason)
 
 
 def beta_binomial(
@@ -165,8 +184,8 @@ def beta_binomial(
     Source: E. Miller, Formulas for Bayesian A/B Testing (2014).
     """
     check_alpha(alpha)
-    if not all(0.01 <= count < inf for count in prior):
-        raise BadInput.of("prior", f"must be two counts of 0.01 or more, not {prior}")
+    if not all(0.01 <= count <= MOST for count in prior):
+        raise BadInput.of("prior", f"must be two counts in [0.01, {MOST}], not {prior}")
     base, other = _updated("control", control, prior), _updated("treatment", treatment, prior)
     keeping, shipping = _mean_excess(other, base), _mean_excess(base, other)
     chance = exceeds(other, base)
@@ -206,7 +225,7 @@ def _upper_limit(upper: Beta, lower: Beta, tail: float) -> float:
 
 def _updated(field: str, arm: tuple[int, int], prior: tuple[float, float]) -> Beta:
     successes, units = arm
-    if not (isfinite(successes) and isfinite(units) and successes % 1 == 0 == units % 1):
+    if not (is_count(successes) and is_count(units)):
         raise BadInput.of(field, f"must be whole counts, not {successes} of {units}")
     if not 0 <= successes <= units:
         raise BadInput.of(field, f"must have 0 to {units} successes, not {successes}")

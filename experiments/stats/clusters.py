@@ -85,7 +85,7 @@ class _Arm:
 
 
 def _contrast(control_sums: _Column, treatment_sums: _Column) -> Contrast:
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         control, treatment = _Arm.of(control_sums), _Arm.of(treatment_sums)
         variance = control.variance + treatment.variance
         df = _degrees_of_freedom(control, treatment) if 0 < variance < np.inf else np.inf

@@ -12,6 +12,7 @@ Sources: A. Deng, Y. Xu, R. Kohavi & T. Walker, WSDM 2013; W. Lin, Annals of App
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Literal
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from experiments.stats._asked import Asked
 from experiments.stats._contrast import Contrast, satterthwaite
 from experiments.stats._premoments import Linear, PreMoments
-from experiments.stats.effect import Effect, Scale
+from experiments.stats.effect import TOO_LARGE, Effect, Scale
 from experiments.stats.ratio import FEW_UNITS, ratio_test, relative_interval
 from ingest.errors import BadInput
 
@@ -49,6 +50,7 @@ class Cuped:
     note: str | None = None
 
 
+@np.errstate(all="ignore")
 def cuped(
     control: PreMoments,
     treatment: PreMoments,
@@ -84,8 +86,7 @@ def cuped(
     thetas = pair.pooled_slope() if adjustment == "pooled" else pair.own_slopes()
     contrast = pair.pooled(thetas[0]) if adjustment == "pooled" else pair.lin(*thetas)
     factor = contrast.variance / pair.unadjusted_variance
-    if factor <= _ROUNDING:
-        reason = "the covariate explains all: it is the outcome itself"
+    if reason := _worthless(*thetas, factor):
         return _refused(asked, reason, _note(control, treatment))
     absolute, relative = (contrast.effect(each) for each in asked)
     return Cuped(absolute, relative, thetas, factor, _note(control, treatment))
@@ -143,7 +144,7 @@ class _Pair:
 
     def pooled(self, slope: float) -> Contrast:
         def variance(arm: Linear, n: int) -> float:
-            return (arm.outcome_var - 2 * slope * arm.cov + slope**2 * arm.pre_var) / n
+            return (arm.outcome_var - 2 * slope * arm.cov + slope * slope * arm.pre_var) / n
 
         parts = variance(self.control, self.n_control), variance(self.treatment, self.n_treatment)
         difference = self.treatment.outcome - self.control.outcome
@@ -157,8 +158,9 @@ class _Pair:
 
     def lin(self, slope: float, treated_slope: float) -> Contrast:
         def variance(arm: Linear, n: int) -> float:
-            left = (arm.outcome_var - arm.cov**2 / arm.pre_var) * (n - 1) / (n - 2)
-            return left * (1 / n + (arm.pre - self.both.pre) ** 2 / (n - 1) / arm.pre_var)
+            left = (arm.outcome_var - arm.cov * arm.cov / arm.pre_var) * (n - 1) / (n - 2)
+            off = arm.pre - self.both.pre
+            return left * (1 / n + off * off / (n - 1) / arm.pre_var)
 
         def level(arm: Linear, own: float) -> float:
             return arm.outcome - own * (arm.pre - self.both.pre)
@@ -170,7 +172,7 @@ class _Pair:
         return self._contrast(
             level(self.treatment, treated_slope) - level(self.control, slope),
             variances=(variance(*arms[0]), variance(*arms[1])),
-            extra=tilt**2 * where,
+            extra=tilt * tilt * where,
             spent=2,
             cov=(tilt * self.share * self.control.cov - left) / self.n_control,
         )
@@ -197,11 +199,18 @@ class _Pair:
 
 
 def _unfit(control: PreMoments, treatment: PreMoments, adjustment: str) -> str | None:
-    if not (np.isfinite(control.cov).all() and np.isfinite(treatment.cov).all()):
+    if not all(np.isfinite((*arm.mean, *np.ravel(arm.cov))).all() for arm in (control, treatment)):
         return "a moment of the covariate is not finite"
     if adjustment == "lin" and min(control.n, treatment.n) < 3:
         return "an arm has fewer than 3 units"
     return None
+
+
+def _worthless(slope: float, other: float, factor: float) -> str | None:
+    if not all(map(isfinite, (slope, other, factor))):
+        return TOO_LARGE
+    explains_all = factor <= _ROUNDING
+    return "the covariate explains all: it is the outcome itself" if explains_all else None
 
 
 def _refused(asked: Sequence[Asked], reason: str, note: str | None) -> Cuped:

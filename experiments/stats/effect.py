@@ -1,6 +1,7 @@
 """An answer of a test, and the tails of the distributions it is read from."""
 
 from dataclasses import dataclass
+from math import inf, isfinite, isnan
 from typing import Literal
 
 from scipy.special import stdtr, stdtrit
@@ -8,6 +9,14 @@ from scipy.special import stdtr, stdtrit
 from ingest.errors import BadInput
 
 Scale = Literal["absolute", "relative"]
+
+TOO_LARGE = "a number is too large"
+"""The reason where floats do not reach: no measurement is that far out, or that near to 0."""
+
+MOST = 10**12
+"""The largest count: of more, the last ones are lost to rounding in a test."""
+
+_LEAST_ALPHA = 1e-300
 
 
 @dataclass(frozen=True)
@@ -36,8 +45,31 @@ class Effect:
     reason: str | None = None
 
 
+def is_count(number: float) -> bool:
+    """Whether it is a whole number of 0 to `MOST`."""
+    return 0 <= number <= MOST and number % 1 == 0
+
+
+def known(effect: Effect) -> tuple[float, float] | None:
+    """The effect's estimate and standard error, None where it has a reason.
+
+    Raises: BadInput if they are no finite estimate with a positive error, or its df is not above 0.
+    """
+    estimate, error = effect.estimate, effect.std_error
+    if estimate is None or error is None:
+        return None
+    if not (isfinite(estimate) and 0 < error < inf and (effect.df is None or effect.df > 0)):
+        raise BadInput.of("effect", "needs a finite estimate with a positive std_error and df")
+    return estimate, error
+
+
 def student_p(statistic: float, df: float) -> float:
-    """Two-sided p of Student's t; both tails by the lower one, so no small p is lost to 1 - p."""
+    """Two-sided p of Student's t; both tails by the lower one, so no small p is lost to 1 - p.
+
+    Raises: BadInput if `statistic` is no number, or `df` is not above 0.
+    """
+    if isnan(statistic) or not df > 0:
+        raise BadInput.of("df", f"must be above 0, of a number, not {df} of {statistic}")
     # scipy.special, not scipy.stats: 1.5 µs instead of 79 µs a tail.
     return 2 * float(stdtr(df, -abs(statistic)))
 
@@ -49,5 +81,5 @@ def student_quantile(alpha: float, df: float) -> float:
 
 def check_alpha(alpha: float) -> None:
     """Nothing, or BadInput if `alpha` is no error rate."""
-    if not 0 < alpha < 1:
+    if not _LEAST_ALPHA <= alpha < 1:
         raise BadInput.of("alpha", f"must be in (0, 1), not {alpha}")

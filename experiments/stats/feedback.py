@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from experiments.stats._asked import Asked, check_word
 from experiments.stats._bounds import Bounds, Method, Rates, Sensitivity, lee, manski, sensitivity
 from experiments.stats._wald import WaldTest, wald_test
-from experiments.stats.effect import Effect, check_alpha
+from experiments.stats.effect import TOO_LARGE, Effect, check_alpha, is_count
 from experiments.stats.moments import Moments, pooled
 from experiments.stats.ratio import ratio_test
 from ingest.errors import BadInput
@@ -36,10 +36,11 @@ class FeedbackCounts:
     cov: tuple[Triple, Triple, Triple]
 
     def __post_init__(self) -> None:
-        if self.n < 0:
+        if not is_count(self.n):
             raise BadInput.of("n", f"units cannot be {self.n}")
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, up: ArrayLike, down: ArrayLike, turns: ArrayLike) -> Self:
         """The moments of three sums per unit; no units give n = 0, which merges as nothing.
 
@@ -113,6 +114,7 @@ class FeedbackEffect:
         return self.approval.reason is None
 
 
+@np.errstate(all="ignore")
 def feedback_effect(
     control: FeedbackCounts,
     treatment: FeedbackCounts,
@@ -176,7 +178,10 @@ def _hidden(
         return Bounds(method, None, None, None, None, alpha, unfit), Sensitivity(None, unfit)
     arms = _rates(control), _rates(treatment)
     find = {"manski": manski, "lee": lee}[method]
-    return find(*arms, alpha), sensitivity(*arms)
+    limits, tilt = find(*arms, alpha), sensitivity(*arms)
+    if not np.isfinite([each or (0.0, 0.0) for each in (limits.effect, limits.ci)]).all():
+        limits = Bounds(method, None, None, None, None, alpha, TOO_LARGE)
+    return limits, tilt if isfinite(tilt.gamma or 0.0) else Sensitivity(None, TOO_LARGE)
 
 
 def _net(weights: tuple[float, float] | None) -> NDArray[np.float64]:
@@ -225,7 +230,7 @@ def _three_way(control: FeedbackCounts, treatment: FeedbackCounts) -> WaldTest:
         # Around 0, not around the arm's mean: under the null that is where residuals centre.
         mean = linear @ arm.mean
         spread = linear @ np.array(arm.cov) @ linear.T * (arm.n - 1) / arm.n
-        covariance += (spread + np.outer(mean, mean)) / arm.n / arm.mean[2] ** 2
+        covariance += (spread + np.outer(mean, mean)) / arm.n / arm.mean[2] / arm.mean[2]
     rates = [np.array(arm.mean[:2]) / arm.mean[2] for arm in arms]
     return wald_test(rates[1] - rates[0], covariance)
 
@@ -235,7 +240,12 @@ def _unfit(arm: FeedbackCounts) -> str | None:
         return "an arm has fewer than 2 units"
     if not np.isfinite([*arm.mean, *np.ravel(arm.cov)]).all():
         return "a moment is not finite"
-    return None if arm.mean[2] > 0 else "an arm has no turns"
+    if min(np.diag(arm.cov)) < 0 or min(arm.mean) < 0:
+        return "a count or a variance is negative"
+    up, down, turns = arm.mean
+    if up + down > turns * (1 + _ROUNDING):
+        return "an arm has more thumbs than turns"
+    return None if turns > 0 else "an arm has no turns"
 
 
 def _sums(numbers: ArrayLike, field: str) -> NDArray[np.float64]:

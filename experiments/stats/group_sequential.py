@@ -24,6 +24,8 @@ CLOSEST_LOOKS = 1e-6
 # Standard deviations beyond which a path without a bound is not followed. Upwards what is lost must
 # be small against the first looks' errors (1e-35), downwards only against 1.
 _REACH, _DOWN, _LEAP = 16.0, 8.0, 12.0
+_STEEPEST = 1e4
+_LEAST_ALPHA, _EARLIEST = 1e-50, 1e-9
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def classical_bounds(
     Raises: BadInput if `looks` is not in 1..200, `design` is another, or `alpha` or `sides` do not
     fit.
     """
-    if not 1 <= looks <= 200:
+    if looks not in range(1, 201):
         raise BadInput.of("looks", f"must be in 1..200, not {looks}")
     if design not in {"pocock", "obrien-fleming"}:
         raise BadInput.of("design", f"must be pocock or obrien-fleming, not {design}")
@@ -122,23 +124,25 @@ def crossing_probability(
     of one look the power. With 1.96 at each look it is the error of looking at fixed tests.
 
     Raises: BadInput as `group_sequential_bounds`, or if the bounds do not fit or `drift` is not
-    finite.
+    in [-1e4, 1e4].
     """
     times = _checked(information, 0.05, sides)
     if len(upper) != len(times) or any(isnan(bound) or bound <= 0 for bound in upper):
         raise BadInput.of("upper", f"needs {len(times)} bounds above 0")
-    if not isfinite(drift):
-        raise BadInput.of("drift", "must be finite")
+    if not abs(drift) <= _STEEPEST:
+        raise BadInput.of("drift", f"must be in [-{_STEEPEST:g}, {_STEEPEST:g}], not {drift}")
     bounds = tuple(float(bound) for bound in upper)
     return _crossed(times, bounds, drift, sides)
 
 
 def _checked(information: Sequence[float], alpha: float, sides: int) -> tuple[float, ...]:
     check_alpha(alpha)
+    if alpha < _LEAST_ALPHA:
+        raise BadInput.of("alpha", f"must be {_LEAST_ALPHA} or more, not {alpha}")
     if sides not in {1, 2}:
         raise BadInput.of("sides", f"must be 1 or 2, not {sides}")
     times = tuple(float(share) for share in information)
-    if not times or not all(isfinite(share) and share > 0 for share in times):
+    if not times or not all(_EARLIEST <= share < inf for share in times):
         raise BadInput.of("information", "needs one finite share above 0 for each look")
     if any(after - before < CLOSEST_LOOKS * after for before, after in pairwise(times)):
         raise BadInput.of("information", "must grow from look to look")

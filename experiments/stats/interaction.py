@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from scipy.special import chdtrc
 
 from experiments.stats._asked import Asked
 from experiments.stats._wald import WaldTest
-from experiments.stats.effect import Effect, check_alpha
+from experiments.stats.effect import TOO_LARGE, Effect, check_alpha
 from experiments.stats.moments import Moments
 from experiments.stats.multiplicity import adjust_pvalues
 from experiments.stats.ratio import FEW_UNITS, ratio_test
@@ -24,7 +24,7 @@ class SegmentEffect:
 
     `p_holm` is adjusted for all segments of the family. `shrunk` is the effect pulled towards the
     common one, by the empirical Bayes share `trust` that is its own (1: as measured, 0: the common
-    one); it is the better guess of size, and no test. None where the effect has a reason.
+    one); it is the better guess of size, and no test. None where there is no answer.
     """
 
     name: str
@@ -78,6 +78,11 @@ def interaction_test(
     Clinical Trials 7 (1986) 177-188 (shrinkage); S. Holm, Scand. J. Statist. 6 (1979) 65-70.
     """
     check_alpha(alpha)
+    with np.errstate(all="ignore"):
+        return _interaction(segments, alpha)
+
+
+def _interaction(segments: Mapping[str, tuple[Moments, Moments]], alpha: float) -> Interaction:
     effects = {name: ratio_test(*arms, alpha=alpha) for name, arms in segments.items()}
     kept = [name for name, effect in effects.items() if effect.reason is None]
     sizes = np.array([effects[name].estimate for name in kept], dtype=np.float64)
@@ -86,7 +91,8 @@ def interaction_test(
     test = _equal(sizes, variances)
     shrunk, trust = _shrink(sizes, variances)
     beside = {
-        name: (float(holm[at]), float(shrunk[at]), float(trust[at])) for at, name in enumerate(kept)
+        name: (float(holm[at]), _finite(shrunk[at]), _finite(trust[at]))
+        for at, name in enumerate(kept)
     }
     nothing = Moments(0, 0.0, 0.0)
     pots = [sum((arms[side] for arms in segments.values()), nothing) for side in (0, 1)]
@@ -103,6 +109,10 @@ def interaction_test(
     )
 
 
+def _finite(number: float) -> float | None:
+    return float(number) if isfinite(number) else None
+
+
 def _common(sizes: Column, variances: Column) -> float:
     weights = 1 / variances
     return float(weights @ sizes / weights.sum())
@@ -114,6 +124,8 @@ def _equal(sizes: Column, variances: Column) -> WaldTest:
     # Cochran's Q is Wald's form of all contrasts of independent effects.
     statistic = float(((sizes - _common(sizes, variances)) ** 2 / variances).sum())
     df = len(sizes) - 1
+    if not isfinite(statistic):
+        return WaldTest(None, None, None, TOO_LARGE)
     return WaldTest(statistic, df, float(chdtrc(df, statistic)))
 
 
@@ -145,8 +157,8 @@ def _standardised(
         (w * (e.std_error or 0.0)) ** 2 for w, (_, e) in zip(weights, kept.values(), strict=True)
     ]
     variance = sum(parts)
-    if not variance:
-        return asked.refuse("no segment varies")
+    if not 0 < variance < inf:
+        return asked.refuse(TOO_LARGE if variance else "no segment varies")
     freedom = sum(
         (part / variance) ** 2 / (e.df or 1.0)
         for part, (_, e) in zip(parts, kept.values(), strict=True)

@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from experiments.stats.effect import is_count
 from ingest.errors import BadInput
 
 
@@ -31,10 +32,11 @@ class Moments:
     cov: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.n < 0:
+        if not is_count(self.n):
             raise BadInput.of("n", f"units cannot be {self.n}")
 
     @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
     def of(cls, values: ArrayLike, denominators: ArrayLike | None = None) -> Self:
         """The moments of one value, and for a ratio one denominator, per unit.
 
@@ -78,13 +80,14 @@ class Moments:
         return Moments(
             n=n,
             mean=self.mean + step * (other.n / n),
-            var=spread(self.var, other.var, step**2 * between),
+            var=spread(self.var, other.var, step * step * between),
             den_mean=self.den_mean + den_step * (other.n / n),
-            den_var=spread(self.den_var, other.den_var, den_step**2 * between),
+            den_var=spread(self.den_var, other.den_var, den_step * den_step * between),
             cov=spread(self.cov, other.cov, step * den_step * between),
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def pooled(
     ns: tuple[int, int], means: tuple[ArrayLike, ArrayLike], covs: tuple[ArrayLike, ArrayLike]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

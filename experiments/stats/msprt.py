@@ -2,6 +2,7 @@
 
 from math import inf, isfinite, log1p
 
+from experiments.stats.effect import TOO_LARGE
 from experiments.stats.sequential import EValue
 from ingest.errors import BadInput
 
@@ -15,7 +16,7 @@ def msprt(diff: float, n_per_arm: int, variance: float, mixing_variance: float) 
     before the start; about the square of the difference hoped for is best. The smallest p of all
     looks so far holds as well.
 
-    Raises: BadInput if `n_per_arm` is below 1, a variance is not above 0, or a number not finite.
+    Raises: BadInput if `n_per_arm` is below 1, a variance is not above 0, or a number not finite. `reason` where floats do not reach.
     Sources: H. Robbins, Annals of Mathematical Statistics 41 (1970) 1397-1409; R. Johari, P. Koomen,
     L. Pekelis & D. Walsh, Operations Research 70 (2022) 1806-1821.
     """
@@ -27,6 +28,8 @@ def msprt(diff: float, n_per_arm: int, variance: float, mixing_variance: float) 
         if not (isfinite(value) and value > 0):
             raise BadInput.of(field, f"must be finite and above 0, not {value}")
     noise = 2 * variance / n_per_arm  # of the difference
+    if not noise:
+        return EValue(None, None, TOO_LARGE)
     ratio = mixing_variance / noise
-    gain = diff * diff / noise * ratio / (1 + ratio)
-    return EValue.of(0.5 * (gain - log1p(ratio)))
+    log_e = 0.5 * (diff * diff / noise * ratio / (1 + ratio) - log1p(ratio))
+    return EValue.of(log_e) if isfinite(log_e) else EValue(None, None, TOO_LARGE)

@@ -1,6 +1,6 @@
 """Does the effect fade or grow as users get used to it?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats._asked import Asked
-from experiments.stats.effect import Effect
+from experiments.stats.effect import TOO_LARGE, Effect, known
 from ingest.errors import BadInput
 
 Trend = Literal["fading", "growing", "none seen"]
@@ -49,7 +49,8 @@ def novelty_test(
     careful enough if they drift apart. df is the smallest of the days'.
 
     `reason`, and no numbers, if a day has one, or there are fewer than `MIN_DAYS`.
-    Raises: BadInput if `alpha` is not in (0, 1), a day is negative, effects are relative, or
+    Raises: BadInput if `alpha` is not in (0, 1), a day is negative, effects are relative or no
+    finite estimates with a positive error, or
     `correlation` is no correlation matrix of the days.
     Source: H. Hohnhold, D. O'Brien & D. Tang, KDD 2015 (cohorts by tenure).
     """
@@ -65,7 +66,8 @@ def novelty_test(
     matrix = np.eye(len(order)) if correlation is None else _correlation(correlation, len(order))
     if reason := _unfit(effects):
         return Novelty(order, asked.refuse(reason), None)
-    return _line(order, matrix, asked)
+    with np.errstate(all="ignore"):
+        return _line(order, matrix, asked)
 
 
 def day_correlation(
@@ -86,6 +88,15 @@ def day_correlation(
     bottoms = tuple(map(np.ones_like, tables))
     if denominators is not None:
         bottoms = tuple(_table(each, "denominators") for each in denominators)
+    with np.errstate(all="ignore"):
+        covariance = _days_covariance(tables, bottoms)
+    scale = np.sqrt(np.diag(covariance))
+    if not (np.isfinite(covariance).all() and (scale > 0).all()):
+        raise BadInput.of("control", "nothing varies on a day, or a number is too large")
+    return np.asarray(covariance / np.outer(scale, scale))
+
+
+def _days_covariance(tables: Sequence[Column], bottoms: Sequence[Column]) -> Column:
     covariance = np.zeros((tables[0].shape[1],) * 2)
     for top, bottom in zip(tables, bottoms, strict=True):
         if top.shape != bottom.shape:
@@ -95,10 +106,7 @@ def day_correlation(
             raise BadInput.of("denominators", "a day has none above 0")
         linear = (top - top.mean(axis=0) / mean * bottom) / mean
         covariance += np.cov(linear, rowvar=False) / len(top)
-    scale = np.sqrt(np.diag(covariance))
-    if not (scale > 0).all():
-        raise BadInput.of("control", "nothing varies on a day")
-    return np.asarray(covariance / np.outer(scale, scale))
+    return covariance
 
 
 def _line(order: tuple[tuple[int, Effect], ...], matrix: Column, asked: Asked) -> Novelty:
@@ -109,10 +117,14 @@ def _line(order: tuple[tuple[int, Effect], ...], matrix: Column, asked: Asked) -
     centred = at - weights @ at
     contrast = weights * centred / (weights @ centred**2)
     variance = float(contrast @ (matrix * np.outer(errors, errors)) @ contrast)
+    if not np.isfinite(contrast).all():
+        return Novelty(order, asked.refuse(TOO_LARGE), None)
     if variance <= _ROUNDING * (contrast**2 @ errors**2):
         return Novelty(order, asked.refuse("the slope does not vary"), None)
     df = min(effect.df for _, effect in order if effect.df is not None)
     slope = asked.answer(float(contrast @ sizes), sqrt(variance), df=df)
+    if slope.reason:
+        return Novelty(order, slope, None)
     first = float(weights @ sizes + (contrast @ sizes) * centred[0])
     return Novelty(order, slope, _trend(slope, first))
 
@@ -120,7 +132,7 @@ def _line(order: tuple[tuple[int, Effect], ...], matrix: Column, asked: Asked) -
 def _unfit(effects: list[Effect]) -> str | None:
     if len(effects) < MIN_DAYS:
         return f"fewer than {MIN_DAYS} days"
-    if reasons := [effect.reason for effect in effects if effect.reason]:
+    if reasons := [effect.reason for effect in effects if known(effect) is None]:
         return f"a day has no effect: {reasons[0]}"
     if len({(effect.n_control, effect.n_treatment) for effect in effects}) > 1:
         return "the days differ in units, so a slope would mix cohorts"

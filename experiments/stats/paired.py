@@ -12,7 +12,7 @@ from scipy.special import betainc, betaincinv
 from experiments.stats._arm import Arm
 from experiments.stats._asked import Asked, check_word
 from experiments.stats._roots import brentq
-from experiments.stats.effect import Effect
+from experiments.stats.effect import Effect, is_count
 from experiments.stats.moments import Moments
 from experiments.stats.ratio import FEW_UNITS
 from ingest.errors import BadInput
@@ -35,8 +35,8 @@ class PairedCounts:
 
     def __post_init__(self) -> None:
         counts = (self.both, self.only_control, self.only_treatment, self.neither)
-        if min(counts) < 0:
-            raise BadInput.of("pairs", f"counts cannot be negative: {list(counts)}")
+        if not all(map(is_count, counts)):
+            raise BadInput.of("pairs", f"must be whole counts, none negative: {list(counts)}")
 
     @classmethod
     def of(cls, control: ArrayLike, treatment: ArrayLike) -> Self:
@@ -61,7 +61,8 @@ def mcnemar(pairs: PairedCounts, *, method: Method = "mid-p", alpha: float = 0.0
     The p is binomial on the prompts where one checkpoint passed and the other did not: "exact", at
     most the nominal error, or "mid-p", close to it. The interval melds those of the discordant
     prompts' share and of the treatment's share in them, and excludes 0 exactly when p < `alpha`.
-    `statistic` is McNemar's z; `std_error` Wald's, for planning; `df` is infinite.
+    `statistic` is McNemar's z; `std_error` Wald's, for planning (Agresti and Min's where one side
+    won all); `df` is infinite.
 
     `reason`, and no numbers, if no prompt tells the two apart. Prompts must be independent: for
     families of like prompts see `clustered_mcnemar`.
@@ -87,8 +88,8 @@ def sign_test(
     `reason`, and no numbers, if all were ties. Raises: BadInput for a negative count, `alpha`
     outside (0, 1) or an unknown `method`.
     """
-    if min(wins, losses, ties) < 0:
-        raise BadInput.of("wins", f"counts cannot be negative: {[wins, losses, ties]}")
+    if not all(map(is_count, (wins, losses, ties))):
+        raise BadInput.of("wins", f"must be whole counts, none negative: {[wins, losses, ties]}")
     total = wins + losses + ties
     return _discordant(wins, losses, total, name="sign test", method=method, alpha=alpha)
 
@@ -151,7 +152,7 @@ def _discordant(
         return asked.refuse("no pair tells the two apart")
     return asked.answer(
         gap / total,
-        sqrt(apart - gap * gap / total) / total,
+        _wald_error(apart, gap, total),
         df=inf,
         statistic=gap / sqrt(apart),
         p_value=min(1.0, 2 * min(_tail(wins, losses, method), _tail(losses, wins, method))),
@@ -160,6 +161,18 @@ def _discordant(
             -_lower(losses, wins, total, method, alpha),
         ),
     )
+
+
+def _wald_error(apart: int, gap: int, total: int) -> float:
+    """Wald's standard error; where one side won all, Agresti and Min's, for it cannot be 0.
+
+    Source: A. Agresti & Y. Min, Statistics in Medicine 24 (2005) 729-740.
+    """
+    spread = apart - gap * gap / total
+    if spread <= 0:
+        apart, total = apart + 1, total + 2
+        spread = apart - gap * gap / total
+    return sqrt(spread) / total
 
 
 def _tail(wins: int, losses: int, method: Method) -> float:

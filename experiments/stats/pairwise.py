@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, inf, isfinite, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,10 +19,12 @@ from experiments.stats._duels import (
     symmetric,
     with_ghost,
 )
-from experiments.stats.effect import Effect, check_alpha, student_quantile
+from experiments.stats.effect import MOST, Effect, check_alpha, student_quantile
 from ingest.errors import BadInput
 
 __all__ = ["FEW_CLUSTERS", "Duels", "Outcome", "Ranking", "bradley_terry"]
+
+_FARTHEST = 1e100
 
 FEW_CLUSTERS = 50
 """Below this many clusters the sandwich may be too small, and `method` says so."""
@@ -104,8 +106,8 @@ def bradley_terry(
     M. Mogstad et al., Rev. Econ. Studies 91 (2024) 476-518 (ranks).
     """
     check_alpha(alpha)
-    if not (isfinite(pseudo) and pseudo >= 0):
-        raise BadInput.of("pseudo", f"must be finite and 0 or more, not {pseudo}")
+    if not 0 <= pseudo <= MOST:
+        raise BadInput.of("pseudo", f"must be 0 to {MOST}, not {pseudo}")
     data = _Data.of(wins, ties, both_bad, covariates=covariates, clusters=clusters)
     if not 0 <= reference < len(data.won):
         raise BadInput.of("reference", f"must be an item, 0 to {len(data.won) - 1}")
@@ -241,8 +243,10 @@ def _covariates(covariates: ArrayLike | None, duels: int) -> Column:
     if covariates is None:
         return np.zeros((duels, 0))
     table = np.asarray(covariates, dtype=np.float64)
-    if table.ndim != 2 or len(table) != duels or not np.isfinite(table).all():
-        raise BadInput.of("covariates", f"{duels} rows of finite numbers, one row per duel")
+    if table.ndim != 2 or len(table) != duels or not (np.abs(table) <= _FARTHEST).all():
+        raise BadInput.of(
+            "covariates", f"{duels} rows of numbers within ±{_FARTHEST:g}, one per duel"
+        )
     return table
 
 

@@ -1,7 +1,7 @@
 """How many units a test needs, and what it can see with those it has."""
 
 from dataclasses import dataclass
-from math import ceil, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 from typing import Unpack
 
 from scipy.special import ndtr, ndtri, stdtrit
@@ -10,7 +10,7 @@ from experiments.stats._arm import Arm, unfit
 from experiments.stats._chi import scales
 from experiments.stats._design import Checked, Design
 from experiments.stats._roots import brentq
-from experiments.stats.effect import Scale, check_alpha
+from experiments.stats.effect import MOST, Scale, check_alpha, is_count
 from experiments.stats.moments import Moments
 from ingest.errors import BadInput
 
@@ -85,7 +85,7 @@ def minimum_detectable_effect(
     is out of its range.
     """
     asked = Checked(**design)
-    if n_control < 2:
+    if not (is_count(n_control) and n_control >= 2):
         raise BadInput.of("n_control", f"must be 2 or more units, not {n_control}")
     metric = _metric(baseline)
     if isinstance(metric, str):
@@ -101,8 +101,10 @@ def t_test_power(effect_size: float, n: float, *, alpha: float = 0.05, ratio: fl
     Raises: BadInput if an arm has fewer than 2 units, or `alpha` is not in (0, 1).
     """
     check_alpha(alpha)
-    if not min(n, n * ratio) >= 2:
+    if not all(2 <= units <= MOST for units in (n, n * ratio)):
         raise BadInput.of("n", f"must be 2 or more units an arm, not {n} and {n * ratio}")
+    if not isfinite(effect_size):
+        raise BadInput.of("effect_size", f"must be finite, not {effect_size}")
     df, shift = n * (1 + ratio) - 2, effect_size * sqrt(n * ratio / (1 + ratio))
     t = -float(stdtrit(df, alpha / 2))
     # The tails at a far t are narrower than the density of the errors.
@@ -115,11 +117,11 @@ def t_test_n(
 ) -> float:
     """Control units, not rounded, at which `t_test_power` is `power`; 2 or more in each arm.
 
-    Raises: BadInput if `effect_size` is 0, `power` not in (alpha, 1), or as `t_test_power`.
+    Raises: BadInput if `effect_size` is below 1e-7, `power` not in (alpha, 1), or as `t_test_power`.
     """
     Checked(power=power, alpha=alpha, ratio=ratio)
-    if not isfinite(effect_size) or effect_size == 0:
-        raise BadInput.of("effect_size", f"must be a change, not {effect_size}")
+    if not 1e-7 <= abs(effect_size) < inf:
+        raise BadInput.of("effect_size", f"must be a change of 1e-7 or more, not {effect_size}")
     low = max(2.0, 2 / ratio)
     high = low + 8 + 4 * ((ndtri(power) - ndtri(alpha / 2)) / effect_size) ** 2 * (1 + 1 / ratio)
 
@@ -215,10 +217,13 @@ class _Share:
 
     def units(self, change: float, asked: Checked) -> float:
         null, own = self.errors(self.rate + change, asked.ratio)
-        return asked.factor * ((asked.critical * null + asked.reserve * own) / change) ** 2
+        errors = (asked.critical * null + asked.reserve * own) / change
+        return asked.factor * errors * errors
 
     def need(self, mde: float, asked: Checked) -> float | str:
         change = mde * self.rate if asked.scale == "relative" else mde
+        if not change:
+            return "unreachable: no finite plan"
         if not 0 <= self.rate + change <= 1:
             return f"unreachable: a share of {self.rate:g} cannot change by {change:g}"
         return self.units(change, asked)

@@ -1,6 +1,6 @@
 """Two proportions: score tests and intervals that hold for small counts and at any margin."""
 
-from math import copysign, inf, isfinite, sqrt
+from math import copysign, inf, sqrt
 from typing import Literal, get_args
 
 from scipy.special import ndtri
@@ -8,7 +8,7 @@ from scipy.special import ndtri
 from experiments.stats._asked import Alternative, Asked, check_word, quantile
 from experiments.stats._restricted import Counts, score, score_limits
 from experiments.stats._roots import brentq
-from experiments.stats.effect import Effect, check_alpha
+from experiments.stats.effect import Effect, check_alpha, is_count
 from ingest.errors import BadInput
 
 ProportionMethod = Literal["newcombe", "miettinen-nurminen", "mee", "wald"]
@@ -173,7 +173,7 @@ def _std_error(counts: Counts) -> float:
 
 def _check_arm(field: str, arm: tuple[int, int]) -> None:
     successes, units = arm
-    if not (isfinite(successes) and isfinite(units) and successes % 1 == 0 == units % 1):
+    if not (is_count(successes) and is_count(units)):
         raise BadInput.of(field, f"must be whole counts, not {successes} of {units}")
     if not 0 <= successes <= units:
         raise BadInput.of(field, f"must have 0 to {units} successes, not {successes}")

@@ -118,7 +118,7 @@ def bound_levels(q: float, n: int) -> tuple[float, float]:
 
     Raises: BadInput if `q` is not in (0, 1) or `n` is below `needed_events(q)`.
     """
-    if n < needed_events(q):
+    if not n >= needed_events(q):
         raise BadInput.of("n", f"{n} events are too few, {needed_events(q)} are needed")
     reach = _Z * sqrt(q * (1 - q) / n)
     return q - reach, q + reach
@@ -131,9 +131,13 @@ def cluster_factor(below: Moments, q: float) -> float:
     """
     if below.n < 2 or not below.den_mean:
         return 1.0
+    _check_q(q)
     share = below.mean / below.den_mean
-    spread = below.var - 2 * share * below.cov + share**2 * below.den_var
-    return max(spread, 0.0) / below.den_mean / (q * (1 - q))
+    spread = below.var - 2 * share * below.cov + share * share * below.den_var
+    factor = max(spread, 0.0) / below.den_mean / (q * (1 - q))
+    if not isfinite(factor):
+        raise BadInput.of("below", "every moment must be finite")
+    return factor
 
 
 def quantile_test(
@@ -195,9 +199,10 @@ def _estimate(arm: QuantileSummary, units: int, clustered: bool) -> tuple[float,
     if arm.value in {arm.lower, arm.upper}:
         return "a bound is equal to the quantile: too many events share one value"
     error = (arm.upper - arm.lower) / (2 * _Z)
-    return arm.value, error**2 * (arm.factor if clustered else 1.0)
+    return arm.value, error * error * (arm.factor if clustered else 1.0)
 
 
 def _check_q(q: float) -> None:
-    if not 0 < q < 1:
+    # Nearer to its ends a quantile needs more events than there are.
+    if not 1e-12 < q < 1 - 1e-12:
         raise BadInput.of("q", f"must be in (0, 1), not {q}")

@@ -32,6 +32,8 @@ Column = NDArray[np.float64]
 
 _ROUNDS = 100
 _SETTLED = 1e-10
+_FARTHEST = 1e100
+_NOTHING_LEARNT = "an arm has too few thumbs to learn who rates"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +66,8 @@ class RatedTurns:
             raise BadInput.of("rated", f"0 or 1 for each of {turns} turns")
         if ups.shape != (turns,) or not np.isin(ups[flags == 1], (0, 1)).all():
             raise BadInput.of("up", f"0 or 1 for each rated one of {turns} turns")
-        if table.ndim != 2 or len(table) != turns or not np.isfinite(table).all():
-            raise BadInput.of("features", f"{turns} rows of finite numbers")
+        if table.ndim != 2 or len(table) != turns or not (np.abs(table) <= _FARTHEST).all():
+            raise BadInput.of("features", f"{turns} rows of numbers within ±{_FARTHEST}")
         return cls(units, flags, np.where(flags == 1, ups, 0.0), table)
 
 
@@ -181,11 +183,12 @@ def _weigh(arm: RatedTurns, method: Method, ridge: float) -> _Weighed:
     fold = parts[owner]
     rated = arm.rated == 1
     thumbs = int(rated.sum())
+    if not thumbs:
+        return _Weighed(Moments(len(names), 0.0, 0.0), 0.0, 0.0, 0.0, _NOTHING_LEARNT)
     chance = _crossfit(arm.features, arm.rated, fold, np.ones(len(rated), bool), ridge)
     liking = _crossfit(arm.features, arm.up, fold, rated, ridge) if method == "aipw" else chance
-    if not thumbs or chance is None or liking is None:
-        reason = "an arm has too few thumbs to learn who rates"
-        return _Weighed(Moments(len(names), 0.0, 0.0), 0.0, 0.0, 0.0, reason)
+    if chance is None or liking is None:
+        return _Weighed(Moments(len(names), 0.0, 0.0), 0.0, 0.0, 0.0, _NOTHING_LEARNT)
     floor = thumbs / len(rated) / WEIGHT_CAP
     weight = arm.rated / np.maximum(chance, floor)
     ess = float(weight.sum() ** 2 / (weight @ weight))

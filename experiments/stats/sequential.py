@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import exp, expm1, inf, isfinite, log, log1p, sqrt
 from typing import Literal, Self
 
-from experiments.stats.effect import Effect, check_alpha
+from experiments.stats.effect import MOST, TOO_LARGE, Effect, check_alpha, known
 from ingest.errors import BadInput
 
 BURN_IN_UNITS = 200
@@ -117,17 +117,17 @@ def confidence_sequence(
     """
     _check(n, tuning_n, alpha, side)
     early = _burn_in(effect, conversions)
-    if effect.estimate is None or effect.std_error is None:
+    numbers = known(effect)
+    if numbers is None:
         return AnytimeResult(None, None, None, alpha, early is None, effect.reason)
-    if not (isfinite(effect.estimate) and 0 < effect.std_error < inf):
-        raise BadInput.of("effect", "needs a finite estimate with a positive std_error")
-    half, p_value = _half_and_p(
-        effect.estimate / effect.std_error, n, tuning_n=tuning_n, alpha=alpha, side=side
-    )
-    half *= effect.std_error
-    low = -inf if side == "upper" else effect.estimate - half
-    high = inf if side == "lower" else effect.estimate + half
-    return AnytimeResult(effect.estimate, (low, high), p_value, alpha, early is None, early)
+    estimate, error = numbers
+    half, p_value = _half_and_p(estimate / error, n, tuning_n=tuning_n, alpha=alpha, side=side)
+    half *= error
+    if not (isfinite(half) and isfinite(estimate / error)):
+        return AnytimeResult(None, None, None, alpha, early is None, TOO_LARGE)
+    low = -inf if side == "upper" else estimate - half
+    high = inf if side == "lower" else estimate + half
+    return AnytimeResult(estimate, (low, high), p_value, alpha, early is None, early)
 
 
 def _half_and_p(
@@ -148,7 +148,7 @@ def _half_and_p(
 def _check(n: int, tuning_n: int, alpha: float, side: Side) -> None:
     check_alpha(alpha)
     for field, units in (("n", n), ("tuning_n", tuning_n)):
-        if not 1 <= units < inf:
+        if not 1 <= units <= MOST:
             raise BadInput.of(field, f"must be 1 or more units, not {units}")
     if side not in {"two-sided", "lower", "upper"}:
         raise BadInput.of("side", f"must be two-sided, lower or upper, not {side}")

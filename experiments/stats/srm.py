@@ -7,6 +7,7 @@ from math import inf, isfinite, log
 import numpy as np
 from scipy.special import chdtrc, gammaln
 
+from experiments.stats.effect import is_count
 from experiments.stats.sequential import EValue
 from ingest.errors import BadInput
 
@@ -17,6 +18,7 @@ MIN_EXPECTED = 5
 """Units an arm must expect before the chi-square approximation holds."""
 
 _SINGULAR = 1e-11
+_LEAST_SHARE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,12 @@ def srm_sequential(
     in `srm_test`; a weighted arm without a unit stays in. Exact at any count, so there is no least
     one. `reason` if fewer than two arms have weight.
 
-    Raises: BadInput as `srm_test`, or if `concentration` is not finite and above 0.
+    Raises: BadInput as `srm_test`, or if `concentration` is not in [1e-9, 1e9].
     Source: M. Lindon & A. Malek, NeurIPS 2022, arXiv 2011.03567.
     """
     _check(observed, expected)
-    if not (isfinite(concentration) and concentration > 0):
-        raise BadInput.of("concentration", f"must be finite and above 0, not {concentration}")
+    if not 1e-9 <= concentration <= 1e9:
+        raise BadInput.of("concentration", f"must be in [1e-9, 1e9], not {concentration}")
     total = sum(expected)
     arms = [
         (count, weight / total) for count, weight in zip(observed, expected, strict=True) if weight
@@ -127,9 +129,12 @@ def srm_sequential(
 def _check(observed: Sequence[int], expected: Sequence[float]) -> None:
     if len(observed) != len(expected):
         raise BadInput.of("expected", f"{len(expected)} weights for {len(observed)} arms")
-    if any(count < 0 or count != count // 1 for count in observed):
+    if not all(map(is_count, observed)):
         raise BadInput.of("observed", f"counts must be whole and 0 or more: {list(observed)}")
     if not all(isfinite(weight) and weight >= 0 for weight in expected):
         raise BadInput.of("expected", f"weights must be finite and 0 or more: {list(expected)}")
-    if not 0 < sum(expected) < inf:
+    total = sum(expected)
+    if not 0 < total < inf:
         raise BadInput.of("expected", "no arm has weight, or their sum is not finite")
+    if any(weight and weight / total < _LEAST_SHARE for weight in expected):
+        raise BadInput.of("expected", f"a weight is below {_LEAST_SHARE} of all: {list(expected)}")

@@ -7,12 +7,14 @@ from typing import Literal
 
 from experiments.stats._roots import brentq
 from experiments.stats._walk import Walk, walks
-from experiments.stats.effect import Effect, student_quantile
+from experiments.stats.effect import TOO_LARGE, Effect, known, student_quantile
 from experiments.stats.group_sequential import Boundaries
 from ingest.errors import BadInput
 
 # Where a look has no bound on a side, paths are followed this far, and some more.
 _FARTHEST = 30.0
+# Errors from 0 that no measurement is away.
+_UNREAL = 1e9
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def repeated_interval(effect: Effect, boundaries: Boundaries, look: int) -> Look
     Source: C. Jennison & B. W. Turnbull, J. R. Statist. Soc. B 51 (1989) 305-361.
     """
     _checked(look, boundaries)
-    if effect.estimate is None or effect.std_error is None:
+    numbers = known(effect)
+    if numbers is None:
         return Look(None, None, False, boundaries.alpha, effect.reason)
+    estimate, error = numbers
     bound = boundaries.upper[look - 1]
     if effect.df is not None and isfinite(effect.df):
         # The t that is as rare as the bound's z: few units err more with z itself.
@@ -65,11 +69,11 @@ def repeated_interval(effect: Effect, boundaries: Boundaries, look: int) -> Look
         bound = student_quantile(2 * one_side, effect.df) if one_side else inf
     if bound == inf:
         return Look(None, None, False, boundaries.alpha, "no error is spent at this look")
-    half = bound * effect.std_error
-    low, high = effect.estimate - half, effect.estimate + half
+    half = bound * error
+    low, high = estimate - half, estimate + half
     two = boundaries.sides == 2
     crossed = low > 0 or (two and high < 0)
-    return Look(effect.estimate, (low, high if two else inf), crossed, boundaries.alpha)
+    return Look(estimate, (low, high if two else inf), crossed, boundaries.alpha)
 
 
 def stage_wise(effect: Effect, boundaries: Boundaries, look: int) -> StageWise:
@@ -85,9 +89,13 @@ def stage_wise(effect: Effect, boundaries: Boundaries, look: int) -> StageWise:
     """
     _checked(look, boundaries)
     alpha = boundaries.alpha
-    if effect.estimate is None or effect.std_error is None:
+    numbers = known(effect)
+    if numbers is None:
         return StageWise(None, None, None, alpha, effect.reason)
-    z = effect.estimate / effect.std_error
+    estimate, error = numbers
+    z = estimate / error
+    if not abs(z) < _UNREAL:
+        return StageWise(None, None, None, alpha, TOO_LARGE)
     inside = boundaries.lower[look - 1] < z < boundaries.upper[look - 1]
     if inside and look < len(boundaries.information):
         return StageWise(None, None, None, alpha, "no bound is crossed: the test has not stopped")
@@ -96,7 +104,7 @@ def stage_wise(effect: Effect, boundaries: Boundaries, look: int) -> StageWise:
         return StageWise(None, None, None, alpha, f"z is beyond {_FARTHEST:g}: too far to compute")
     order = _Order.of(boundaries, look, z)
     # One unit of drift in units of the effect: z grows by √t for it at the look's information t.
-    unit = effect.std_error * sqrt(boundaries.information[look - 1])
+    unit = error * sqrt(boundaries.information[look - 1])
     low = order.drift(alpha / boundaries.sides, up=True) * unit
     high, p_value = inf, min(1.0, order.up(0.0))
     if boundaries.sides == 2:
@@ -131,11 +139,15 @@ def conditional_power(
         raise BadInput.of("direction", "one-sided bounds have no lower one")
     if truth is not None and not isfinite(truth):
         raise BadInput.of("truth", "must be finite")
-    if effect.estimate is None or effect.std_error is None:
+    numbers = known(effect)
+    if numbers is None:
         return None
+    estimate, error = numbers
     now = boundaries.information[look - 1]
-    z = effect.estimate / effect.std_error
-    drift = (effect.estimate if truth is None else truth) / effect.std_error / sqrt(now)
+    # So many errors away nothing is uncertain any more.
+    z = min(max(estimate / error, -_UNREAL), _UNREAL)
+    assumed = (estimate if truth is None else truth) / error
+    drift = min(max(assumed, -_UNREAL), _UNREAL) / sqrt(now)
     at = z * sqrt(now)
     if direction == "lower":  # the mirror's upper bound
         at, drift = -at, -drift

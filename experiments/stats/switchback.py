@@ -36,14 +36,14 @@ def block_means(
     Raises: BadInput if the three differ in length, a number is not finite, an index is not in
     0..blocks - 1, or a block keeps no event.
     """
+    if not all(0 <= each < blocks for each in block):
+        raise BadInput.of("block", f"must be in 0..{blocks - 1}")
     index, offsets = np.asarray(block, dtype=np.int64), _finite(offset_s, "offset_s")
     values = _finite(value, "value")
     if not len(index) == len(offsets) == len(values):
         raise BadInput.of("value", "needs one block, offset and value for each event")
     if not (isfinite(wash_in_s) and wash_in_s >= 0):
         raise BadInput.of("wash_in_s", f"must be 0 or more seconds, not {wash_in_s}")
-    if len(index) and not (index.min() >= 0 and index.max() < blocks):
-        raise BadInput.of("block", f"must be in 0..{blocks - 1}")
     kept = offsets >= wash_in_s
     counts = np.bincount(index[kept], minlength=blocks)
     if not counts.all():
@@ -85,8 +85,9 @@ def switchback_effect(
     treated, untreated = _windows(arms, carryover)
     units = int(untreated.sum()), int(treated.sum())
     terms = y[carryover:] * _contrast(treated, untreated, carryover, p)
-    overlapping = sum(float(terms[lag:] @ terms[:-lag]) for lag in range(1, carryover + 1))
-    variance = float(terms @ terms) + 2 * overlapping
+    with np.errstate(over="ignore"):
+        overlapping = sum(float(terms[lag:] @ terms[:-lag]) for lag in range(1, carryover + 1))
+        variance = float(terms @ terms) + 2 * overlapping
     rarer, other = sorted((p ** (carryover + 1), (1 - p) ** (carryover + 1)))
     few = len(terms) * rarer < MIN_WINDOWS * other / rarer
     return _normal(terms, variance, alpha, "switchback, few blocks" if few else "switchback", units)
@@ -173,7 +174,7 @@ def _finite(numbers: ArrayLike, field: str) -> Floats:
 
 
 def _check_p(p: float) -> None:
-    if not 0 < p < 1:
+    if not 1e-9 < p < 1 - 1e-9:
         raise BadInput.of("p", f"must be in (0, 1), not {p}")
 
 

@@ -7,7 +7,7 @@ from scipy.special import betaln, log_ndtr
 
 from experiments.stats._arm import Arm, unfit
 from experiments.stats._asked import Alternative, Asked, quantile
-from experiments.stats._contrast import MAY_BE_0, Contrast
+from experiments.stats._contrast import Contrast
 from experiments.stats.effect import Effect, Scale
 from experiments.stats.moments import Moments
 from experiments.stats.ratio import FEW_UNITS
@@ -46,8 +46,8 @@ def welch_test(
         return asked.refuse(reason)
     if scale == "absolute":
         return asked.answer(pair.difference, sqrt(pair.variance), df=pair.df)
-    if pair.may_be_0(quantile(alpha, pair.df, "two-sided")):
-        return asked.refuse(MAY_BE_0)
+    if reason := pair.no_lift(quantile(alpha, pair.df, "two-sided")):
+        return asked.refuse(reason)
     return asked.answer(pair.lift, pair.lift_error, df=pair.df)
 
 
@@ -81,8 +81,8 @@ def noninferiority_test(
     if reason := at_margin.unusable:
         return asked.refuse(reason)
     pair, t = Contrast.of_moments(control, treatment), quantile(alpha, at_margin.df, side)
-    if pair.may_be_0(t):
-        return asked.refuse(MAY_BE_0)
+    if reason := pair.no_lift(t):
+        return asked.refuse(reason)
     return asked.answer(
         pair.lift,
         pair.lift_error,
