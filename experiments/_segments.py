@@ -6,28 +6,15 @@ from dataclasses import replace
 from experiments._answers import Answer, Reading
 from experiments.compare import compare_plainly
 from experiments.findings import PartEffect, SegmentedEffect, SegmentReport
-from experiments.metrics import SEGMENTS, ArmMoments, Metric, Segment
+from experiments.metrics import ArmMoments, Metric, Segment
 from experiments.metrics import Reading as Facts
-from experiments.plans import Guardrail, Plan
+from experiments.plans import Guardrail
 from experiments.stats import FEW_UNITS, Effect, Interaction, adjust_pvalues, interaction_test
-from ingest.errors import BadInput
 
 MOST_PARTS = 20
 """More are a list to fish in: the largest are shown."""
 
 Roles = Sequence[tuple[Metric, Guardrail | None]]
-
-
-def segment_of(key: str, plan: Plan) -> Segment:
-    """The segment of that key. Raises: BadInput naming the segments there are."""
-    if key in SEGMENTS:
-        return SEGMENTS[key]
-    there = f"there are {', '.join(SEGMENTS)}"
-    if key in plan.segments:
-        raise BadInput.of(
-            "segment", f"the plan names {key!r}, but no metric file defines it; {there}"
-        )
-    raise BadInput.of("segment", f"no segment {key!r}; {there}")
 
 
 def segmented(reading: Reading, segment: Segment, facts: Facts, roles: Roles) -> SegmentReport:

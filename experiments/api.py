@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from experiments.assign import Bucketer, ExperimentSpec, UnitType
@@ -139,7 +139,7 @@ class ExperimentsApi:
         self,
         key: str,
         as_of: AwareDatetime | None = None,
-        version: int | None = None,
+        version: Annotated[int, Query(ge=1, le=2**31 - 1)] | None = None,
         segment: str | None = None,
         novelty: bool = False,
     ) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from pydantic import Field, ValidationError
 from experiments.allocations import Allocation
 from experiments.layers import LAYER_SLOTS, allocate, slots_of
 from experiments.plans import (
-    Attribute,
     Experiment,
     Goals,
+    Key,
     Plan,
     PlannedVariant,
     Share,
@@ -56,7 +56,7 @@ class Phase(Strict):
     coverage: Share | None = None
     ramp_to: Share | None = None
     targeting: Targeting | None = None
-    segments: Annotated[tuple[Attribute, ...], Field(max_length=10)] | None = None
+    segments: Annotated[tuple[Key, ...], Field(max_length=10)] | None = None
     metrics: Goals | None = None
     reading: str | None = None
     alpha: float | None = None

@@ -22,6 +22,7 @@ __all__ = [
     "Segment",
     "metric",
     "read",
+    "segment",
     "use_folder",
 ]
 
@@ -46,6 +47,13 @@ def metric(key: str, field: str) -> Metric:
     if key not in METRICS:
         raise BadInput.of(field, f"no metric {key!r}; there are {', '.join(METRICS)}")
     return METRICS[key]
+
+
+def segment(key: str, field: str) -> Segment:
+    """The segment of that key. Raises: BadInput naming `field` and the keys there are."""
+    if key not in SEGMENTS:
+        raise BadInput.of(field, f"no segment {key!r}; there are {', '.join(SEGMENTS)}")
+    return SEGMENTS[key]
 
 
 def read(

@@ -11,15 +11,15 @@ from experiments.allocations import Adaptive, Allocation, Fixed, InPeriods
 from experiments.assign import ExperimentSpec, Holdout, Switchback, UnitType, Variant
 from experiments.buckets import Algorithm
 from experiments.layers import LAYER_SLOTS, slots_of
-from experiments.metrics import metric
+from experiments.metrics import metric, segment
 from experiments.targeting import Targeting
 from ingest.errors import BadInput, Conflict
 
 _WEIGHT_STEPS = 1_000_000
 
 Key = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_.-]{0,99}$")]
-Attribute = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.]{0,63}$")]
-Share = Annotated[float, Field(gt=0, le=1)]
+CheckpointId = Annotated[str, Field(min_length=1, max_length=200)]
+Share = Annotated[float, Field(gt=0, le=1, strict=True)]
 Status = Literal["draft", "running", "paused", "stopped"]
 
 
@@ -31,14 +31,14 @@ class Strict(BaseModel):
 
 class PlannedVariant(Strict):
     key: Key
-    checkpoint: Annotated[str, Field(min_length=1)]
-    weight: Annotated[float, Field(ge=0, le=1_000_000)] = 1
+    checkpoint: CheckpointId
+    weight: Annotated[float, Field(ge=0, le=1_000_000, strict=True)] = 1
     """Whole numbers are proportions (1 and 3); others are shares and sum to 1 (0.25 and 0.75)."""
 
 
 class Guardrail(Strict):
     metric: str
-    margin: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    margin: Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
     """The largest harm that is acceptable, in the metric's own unit."""
 
 
@@ -66,14 +66,14 @@ class Plan(Strict):
     ramp_to: Share | None = None
     """The coverage that slots of the layer are kept free for; default is the coverage itself."""
     targeting: Targeting = ()
-    segments: Annotated[tuple[Attribute, ...], Field(max_length=10)] = ()
-    """Attributes that effects may be split by, chosen before any is seen."""
+    segments: Annotated[tuple[Key, ...], Field(max_length=10)] = ()
+    """What effects will be split by, chosen before any is seen."""
     metrics: Goals = Goals()
     reading: Literal["sequential", "group_sequential", "fixed"] = "sequential"
-    alpha: Annotated[float, Field(gt=0, lt=0.5)] = 0.05
-    planned_units: Annotated[int, Field(ge=2)] = 5_000
+    alpha: Annotated[float, Field(ge=0.0001, lt=0.5, strict=True)] = 0.05
+    planned_units: Annotated[int, Field(ge=2, le=10**12, strict=True)] = 5_000
     """Both arms together; a sequential reading is sharpest there."""
-    min_days: Annotated[int, Field(ge=0, le=365)] = 7
+    min_days: Annotated[int, Field(ge=0, le=365, strict=True)] = 7
     """Nothing ships before, so that weekdays and weekends both count; harm stops it at any time."""
     on_harm: Literal["tell", "stop"] = "tell"
     """What the watch does when a guardrail is worse than its margin: record it, or stop, too."""
@@ -208,6 +208,8 @@ def check_plan(plan: Plan) -> None:
         )
     if len(set(plan.segments)) < len(plan.segments):
         raise BadInput.of("segments", "must differ")
+    for key in plan.segments:
+        segment(key, "segments")
     if plan.hashing.seed and plan.hashing.algorithm == "murmur3-32":
         raise BadInput.of("hashing.seed", "is for GrowthBook's algorithms; ours has its own salt")
     plan.allocation.check(plan)

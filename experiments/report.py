@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments._days import effects_by_day
 from experiments._looks import looks_by_day
-from experiments._segments import segment_of, segmented
+from experiments._segments import segmented
 from experiments.compare import Reading, compare, quantile_of, with_holm
 from experiments.decision import Decision, Policy, Verdict, decide
 from experiments.findings import (
@@ -19,6 +19,7 @@ from experiments.findings import (
 )
 from experiments.metrics import METRICS, ArmMoments, Metric
 from experiments.metrics import Reading as Facts
+from experiments.metrics import segment as segment_named
 from experiments.plans import Experiment, Guardrail, Plan
 from experiments.scan import scan
 from experiments.stats import SRM_ALARM, Moments, srm_test
@@ -66,7 +67,7 @@ def report(
     """
     experiment.check_splits_units()
     plan, at = experiment.plan, as_of or datetime.now(UTC)
-    by = segment_of(segment, plan) if segment is not None else None
+    by = segment_named(segment, "segment") if segment is not None else None
     shares: tuple[float, ...] = ()
     if plan.reading == "group_sequential" and (began := started(experiment)):
         days = max(0, (at - began) // _DAY)

@@ -18,7 +18,7 @@ def interval_of(interval: list[float] | None) -> str:
 
 
 def p_of(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"
+    return "–" if value is None else f"{value:.3g}" if value else "< 1e-300"
 
 
 def lift(comparison: Json) -> str:

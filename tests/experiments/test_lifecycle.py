@@ -95,7 +95,7 @@ def test_less_coverage_is_refused_with_what_to_do_instead(experiments: Experimen
         ({"planned_units": 9}, "planned_units", "/phase"),
         ({"reading": "fixed"}, "reading", "/phase"),
         ({"metrics": {"goals": ["undo_rate"]}}, "metrics", "/phase"),
-        ({"segments": ["country"]}, "segments", "/phase"),
+        ({"segments": ["language"]}, "segments", "/phase"),
         ({"layer": "other"}, "layer", "create another"),
         ({"unit": "organization"}, "unit", "create another"),
         ({"sticky": True}, "sticky", "create another"),

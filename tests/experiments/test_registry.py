@@ -112,14 +112,15 @@ def test_shares_that_do_not_sum_to_one_are_refused_at_save(experiments: Experime
 def test_room_and_segments_are_checked_at_save(experiments: Experiments) -> None:
     for field, bad in (
         ("ramp_to", {"coverage": 0.5, "ramp_to": 0.4}),
-        ("segments", {"segments": ("country", "country")}),
+        ("segments", {"segments": ("language", "language")}),
+        ("segments", {"segments": ("horoscope",)}),
         ("hashing.seed", {"hashing": {"seed": "x"}}),
     ):
         with pytest.raises(BadInput) as refused:
             experiments.create(plan("e1", **bad))
         assert refused.value.errors[0].field == field
     made = experiments.create(
-        plan("e1", reading="group_sequential", segments=("country",), coverage=0.1, ramp_to=1)
+        plan("e1", reading="group_sequential", segments=("language",), coverage=0.1, ramp_to=1)
     )
     assert made.public()["reading"] == "group_sequential"
 

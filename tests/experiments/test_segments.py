@@ -134,8 +134,6 @@ def test_an_unknown_segment_is_refused_with_those_there_are(store: Store) -> Non
     (error,) = refused.value.errors
     assert error.field == "segment"
     assert "no segment 'horoscope'; there are language, editor, client" in error.detail
-    with pytest.raises(BadInput, match="the plan names 'country', but no metric file defines it"):
-        split(store, "country", segments=("country",))
 
 
 def test_a_quantile_has_its_parts_and_says_why_they_are_not_tested(
