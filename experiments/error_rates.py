@@ -5,7 +5,7 @@ from math import sqrt
 from typing import Literal, Protocol, Self
 
 import numpy as np
-from scipy.special import kolmogorov
+import scipy
 
 from experiments.resampling import Floats
 
@@ -89,4 +89,4 @@ def _uniform_p(p_values: Floats) -> float | None:
     steps = np.arange(n) / n
     gap = float(np.maximum(ordered - steps, steps + 1 / n - ordered).max())
     # M. A. Stephens, J. R. Statist. Soc. B 32 (1970) 115-122: the limit's distribution at any n.
-    return float(kolmogorov((sqrt(n) + 0.12 + 0.11 / sqrt(n)) * gap))
+    return float(scipy.special.kolmogorov((sqrt(n) + 0.12 + 0.11 / sqrt(n)) * gap))

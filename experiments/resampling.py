@@ -8,8 +8,8 @@ from math import log
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtr, stdtrit
 
 from experiments.stats import BURN_IN_UNITS, Moments
 from ingest.errors import BadInput
@@ -111,12 +111,12 @@ class ManyEffects:
 
     @cached_property
     def p_value(self) -> Floats:
-        p_value: Floats = 2 * stdtr(self.df, -np.abs(self.estimate / self.std_error))
+        p_value: Floats = 2 * scipy.special.stdtr(self.df, -np.abs(self.estimate / self.std_error))
         return p_value
 
     def half_width(self, alpha: float) -> Floats:
         """Of the interval that covers 1 - `alpha`."""
-        half: Floats = -stdtrit(self.df, alpha / 2) * self.std_error
+        half: Floats = -scipy.special.stdtrit(self.df, alpha / 2) * self.std_error
         return half
 
     def anytime_p(self, tuning_n: int, alpha: float) -> Floats:

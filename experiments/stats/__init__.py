@@ -1,4 +1,8 @@
-"""Pure statistics of merged moments: no I/O, no clock, no randomness."""
+"""Pure statistics of merged moments: no I/O, no clock, no randomness.
+
+SciPy's parts are named in full (`scipy.special.ndtr`): it loads each when it is first used, and a
+server starts without any.
+"""
 
 from experiments.stats._asked import Alternative
 from experiments.stats._bounds import Bounds, Sensitivity

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Literal, get_args
 
-from scipy.special import stdtr, stdtrit
+import scipy
 
 from experiments.stats.effect import TOO_LARGE, Effect, Scale, check_alpha
 from ingest.errors import BadInput
@@ -102,10 +102,10 @@ def check_word(field: str, word: str, words: Collection[str]) -> None:
 def tail(statistic: float, df: float, alternative: Alternative) -> float:
     """The p-value; always from a lower tail, so no small p is lost to 1 - p."""
     if alternative == "two-sided":
-        return 2 * float(stdtr(df, -abs(statistic)))
-    return float(stdtr(df, -statistic if alternative == "greater" else statistic))
+        return 2 * float(scipy.special.stdtr(df, -abs(statistic)))
+    return float(scipy.special.stdtr(df, -statistic if alternative == "greater" else statistic))
 
 
 def quantile(alpha: float, df: float, alternative: Alternative) -> float:
     """The t that is exceeded with probability `alpha`, on both sides together or on one."""
-    return -float(stdtrit(df, alpha / 2 if alternative == "two-sided" else alpha))
+    return -float(scipy.special.stdtrit(df, alpha / 2 if alternative == "two-sided" else alpha))

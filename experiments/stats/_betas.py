@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincc
 
 # A beta's density over its logit fades exponentially on both sides: out to here nothing is left.
 _FADED = 80.0
@@ -28,10 +28,10 @@ class Beta:
         return self.hits * self.misses / total**2 / (total + 1)
 
     def below(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(betainc(self.hits, self.misses, np.clip(x, 0.0, 1.0)))
+        return np.asarray(scipy.special.betainc(self.hits, self.misses, np.clip(x, 0.0, 1.0)))
 
     def above(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(betaincc(self.hits, self.misses, np.clip(x, 0.0, 1.0)))
+        return np.asarray(scipy.special.betaincc(self.hits, self.misses, np.clip(x, 0.0, 1.0)))
 
     def grid(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Rates and the probability that each stands for, on an even grid of logits."""

@@ -5,8 +5,8 @@ from math import exp, isfinite, log, nan, sqrt
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import logit, ndtr, ndtri
 
 from experiments.stats._roots import brentq
 
@@ -101,8 +101,8 @@ def sensitivity(control: Rates, treatment: Rates) -> Sensitivity:
         return Sensitivity(None, "an arm has no thumbs up, or none down")
     odds = [log(arm.up / arm.down) for arm in (control, treatment)]
     # No tilt moves an arm's share out of what its silent turns allow.
-    low = max(float(logit(arm.up)) for arm in (control, treatment))
-    high = min(float(logit(1 - arm.down)) for arm in (control, treatment))
+    low = max(float(scipy.special.logit(arm.up)) for arm in (control, treatment))
+    high = min(float(scipy.special.logit(1 - arm.down)) for arm in (control, treatment))
     if low > high:
         return Sensitivity(None, "no tilt turns it round: too few turns are silent")
     common = min(max(sum(odds) / 2, low), high)
@@ -122,10 +122,12 @@ def _cover(bounds: Interval, errors: Interval, alpha: float) -> Interval:
     width, widest = bounds[1] - bounds[0], max(errors)
     if widest == 0 or not isfinite(widest):
         return bounds if widest == 0 else (nan, nan)
-    two_sided = -float(ndtri(alpha / 2))
+    two_sided = -float(scipy.special.ndtri(alpha / 2))
 
     def surplus(quantile: float) -> float:
-        return float(ndtr(quantile + width / widest) - ndtr(-quantile)) - (1 - alpha)
+        return float(
+            scipy.special.ndtr(quantile + width / widest) - scipy.special.ndtr(-quantile)
+        ) - (1 - alpha)
 
     quantile = two_sided if surplus(two_sided) <= 0 else brentq(surplus, 0, two_sided)
     return bounds[0] - quantile * errors[0], bounds[1] + quantile * errors[1]

@@ -3,8 +3,8 @@
 from math import log, log1p, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 # The density fades like e^-x²/2: a sum over an even grid is then exact to rounding at steps of about
 # two thirds of its width, out to where it has lost this many powers of e.
@@ -30,5 +30,5 @@ def scales(
 def _stirling(a: float) -> float:
     """What a log(a) - a - log(gamma(a)) is, of which little is left when a is large."""
     if a < 200:
-        return a * log(a) - a - float(gammaln(a))
+        return a * log(a) - a - float(scipy.special.gammaln(a))
     return 0.5 * log(a / (2 * np.pi)) - 1 / (12 * a) + 1 / (360 * a**3)

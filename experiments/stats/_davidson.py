@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 Column = NDArray[np.float64]
@@ -166,8 +167,7 @@ def _all_reach_all(beaten: NDArray[np.bool_]) -> bool:
 
 
 def _parted(beaten: NDArray[np.bool_]) -> str:
-    from scipy.sparse.csgraph import connected_components  # noqa: PLC0415 - as in _roots
-
+    connected_components = scipy.sparse.csgraph.connected_components
     groups, group = connected_components(beaten, directed=True, connection="weak")
     if groups > 1:
         apart = ", ".join(str(np.flatnonzero(group == each).tolist()) for each in range(groups))
@@ -183,11 +183,9 @@ def _parted(beaten: NDArray[np.bool_]) -> str:
 
 
 def _circle(won: Column, tied: Column) -> bool:
-    from scipy.sparse.csgraph import NegativeCycleError, bellman_ford  # noqa: PLC0415 - as in _roots
-
     steps = np.where(won > 0, -1.0, np.where(tied > 0, 1.0, 0.0))
     try:
-        bellman_ford(steps, directed=True, indices=0)
-    except NegativeCycleError:
+        scipy.sparse.csgraph.bellman_ford(steps, directed=True, indices=0)
+    except scipy.sparse.csgraph.NegativeCycleError:
         return True
     return False

@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import ceil, inf
 from typing import Literal, TypedDict, get_args
 
-from scipy.special import ndtri
+import scipy
 
 from experiments.stats._asked import check_word
 from experiments.stats._roots import brentq
@@ -101,7 +101,7 @@ class Checked:
     def critical(self) -> float:
         """How many standard errors the estimate must be away from 0 at the end."""
         if self.sequential != "always-valid":
-            return -float(ndtri(self.alpha / self.sides))
+            return -float(scipy.special.ndtri(self.alpha / self.sides))
         # `confidence_sequence` at n = tuning_n.
         mixture = NormalMixture.tuned(1.0, 2 * self.alpha / self.sides)
         if self.sides == 1:
@@ -111,7 +111,7 @@ class Checked:
     @property
     def reserve(self) -> float:
         """How many more the effect must be away for the power."""
-        return float(ndtri(self.own_power))
+        return float(scipy.special.ndtri(self.own_power))
 
     @property
     def own_power(self) -> float:

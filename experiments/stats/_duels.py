@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from experiments.stats._davidson import Cells, Column, Fit, Index
@@ -79,9 +80,7 @@ class Rows:
         """The covariance of the parameters with clusters drawn as wholes, G / (G - 1) times CR0."""
         shape = self.clusters, len(design)
         by_odds = self.won_less_lost / 2 - fitted.by_odds[self.cell]
-        from scipy.sparse import csr_array  # noqa: PLC0415 - as in _roots: few ask for it
-
-        scores = csr_array((by_odds, (self.cluster, self.cell)), shape=shape) @ design
+        scores = scipy.sparse.csr_array((by_odds, (self.cluster, self.cell)), shape=shape) @ design
         if len(fitted.parameters) > design.shape[1]:
             by_ties = self.tied - fitted.by_ties[self.cell]
             tie = np.bincount(self.cluster, by_ties, minlength=self.clusters)

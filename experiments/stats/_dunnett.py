@@ -4,7 +4,7 @@ from functools import lru_cache
 from math import log, sqrt
 
 import numpy as np
-from scipy.special import ndtr, stdtr, stdtrit
+import scipy
 
 from experiments.stats._chi import FADED, STEP, scales
 from experiments.stats._roots import brentq
@@ -22,7 +22,7 @@ def any_beyond(t: float, loadings: tuple[float, ...], df: float) -> float:
 
     Source: C. W. Dunnett, J. Am. Statist. Assoc. 50 (1955) 1096-1121.
     """
-    single = 2 * float(stdtr(df, -t))
+    single = 2 * float(scipy.special.stdtr(df, -t))
     if single < _CERTAIN:
         return single * len(loadings)
     weights = np.array(loadings)[:, None, None]
@@ -35,7 +35,9 @@ def any_beyond(t: float, loadings: tuple[float, ...], df: float) -> float:
     density[0] /= 2
     errors, mass = scales(t, df)
     limits, shift = (t * errors)[None, :, None], weights * z[None, None, :]
-    beyond = ndtr((shift - limits) / own) + ndtr((-shift - limits) / own)
+    beyond = scipy.special.ndtr((shift - limits) / own) + scipy.special.ndtr(
+        (-shift - limits) / own
+    )
     with np.errstate(divide="ignore"):
         any_arm = -np.expm1(np.log1p(-np.minimum(beyond, 1.0)).sum(axis=0))
     return min(float(mass @ any_arm @ density), 1.0)
@@ -49,5 +51,8 @@ def critical(loadings: tuple[float, ...], df: float, alpha: float) -> float:
         return log(any_beyond(t, loadings, df) / alpha)
 
     # Between one arm's t and Bonferroni's.
-    low, high = -stdtrit(df, alpha / 2), -stdtrit(df, alpha / 2 / len(loadings))
+    low, high = (
+        -scipy.special.stdtrit(df, alpha / 2),
+        -scipy.special.stdtrit(df, alpha / 2 / len(loadings)),
+    )
     return float(brentq(excess, max(low - 1e-6, 0.0), high + 1e-6, xtol=1e-11, rtol=1e-11))

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import scipy
+
 
 def brentq(
     f: Callable[[float], float], a: float, b: float, *, xtol: float = 2e-12, rtol: float = 1e-15
@@ -10,7 +12,4 @@ def brentq(
 
     Source: R. P. Brent, Algorithms for Minimization Without Derivatives (1973), chapter 4.
     """
-    # Half a second of imports, which a server that starts and most reports never need.
-    from scipy.optimize import brentq as found  # noqa: PLC0415
-
-    return float(found(f, a, b, xtol=xtol, rtol=rtol))
+    return float(scipy.optimize.brentq(f, a, b, xtol=xtol, rtol=rtol))

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 # What is left of a direction's variance below this share of the largest is rounding.
 _ROUNDING = 1e-10
@@ -41,4 +41,4 @@ def wald_test(vector: NDArray[np.float64], covariance: NDArray[np.float64]) -> W
     if not np.isfinite(statistic):
         return WaldTest(None, None, None, "a moment is not finite")
     df = int(kept.sum())
-    return WaldTest(statistic, df, float(chdtrc(df, statistic)))
+    return WaldTest(statistic, df, float(scipy.special.chdtrc(df, statistic)))

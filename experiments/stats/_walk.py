@@ -5,8 +5,8 @@ from functools import lru_cache
 from math import inf, log, pi, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr, ndtri
 
 Floats = NDArray[np.float64]
 
@@ -40,11 +40,17 @@ class Walk:
     def above(self, time: float, level: float, drift: float = 0.0) -> float:
         """The chance to have crossed nothing yet and to be above `level` at `time`."""
         step = time - self.time
-        return float(self.tilted(drift) @ ndtr((self.nodes + drift * step - level) / sqrt(step)))
+        return float(
+            self.tilted(drift)
+            @ scipy.special.ndtr((self.nodes + drift * step - level) / sqrt(step))
+        )
 
     def below(self, time: float, level: float, drift: float = 0.0) -> float:
         step = time - self.time
-        return float(self.tilted(drift) @ ndtr((level - self.nodes - drift * step) / sqrt(step)))
+        return float(
+            self.tilted(drift)
+            @ scipy.special.ndtr((level - self.nodes - drift * step) / sqrt(step))
+        )
 
     def on(
         self, time: float, lower: float, upper: float, *, next_step: float, leap: float
@@ -77,10 +83,10 @@ class Walk:
         sd, scale = sqrt(time - self.time), sqrt(time)
         # The tail is log-concave (Prékopa) and this start lies to the right of the root, so Newton
         # on its logarithm falls to the root and never past it.
-        z = -float(ndtri(chance))
+        z = -float(scipy.special.ndtri(chance))
         for _ in range(60):
             steps = (self.nodes - z * scale) / sd
-            logs = log_ndtr(steps)
+            logs = scipy.special.log_ndtr(steps)
             top = float(logs[-1])
             tail = float(self.mass @ np.exp(logs - top))
             hazard = float(self.mass @ np.exp(-0.5 * steps * steps - top)) / sqrt(2 * pi) / tail

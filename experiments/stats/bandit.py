@@ -5,8 +5,8 @@ from math import isfinite
 from typing import Literal, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
 
 from ingest.errors import BadInput
 
@@ -56,7 +56,7 @@ def best_arm_probabilities(
     half = np.diff(edges)[:, None] / 2
     x = (edges[:-1, None] + half + half * _POINTS).ravel()
     z = (x - means[:, None]) / sds[:, None]
-    below = log_ndtr(z)
+    below = scipy.special.log_ndtr(z)
     others = below.sum(axis=0) - below
     density = np.exp(others - 0.5 * z * z) / sds[:, None]
     chances: Floats = density @ (half * _WEIGHTS).ravel()

@@ -6,7 +6,7 @@ from math import exp, hypot, inf, isfinite, pi, sqrt
 from typing import Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+import scipy
 
 from experiments.stats._betas import Beta, exceeds
 from experiments.stats._roots import brentq
@@ -146,14 +146,14 @@ def posterior(
     weight = 1 / (1 + ratio * ratio)
     mean = effect.estimate * weight + given.mean * (1 - weight)
     sd = effect.std_error / hypot(1, ratio)
-    half = -float(ndtri(effect.alpha / 2)) * sd
+    half = -float(scipy.special.ndtri(effect.alpha / 2)) * sd
     gain = -mean if lower_is_better else mean
     if not (sd > 0 and isfinite(mean / sd)):
         return _no_belief(effect, TOO_LARGE)
     return Posterior(
         mean=mean,
         sd=sd,
-        chance_to_win=float(ndtr(gain / sd)),
+        chance_to_win=float(scipy.special.ndtr(gain / sd)),
         expected_loss=ExpectedLoss(control=_above_0(gain, sd), treatment=_above_0(-gain, sd)),
         credible_interval=(mean - half, mean + half),
         alpha=effect.alpha,
@@ -209,7 +209,7 @@ def _above_0(mean: float, sd: float) -> float:
     """E max(X, 0) of a normal X."""
     z = mean / sd
     # Far below 0 the two terms cancel to rounding, which may be negative.
-    return max(sd * exp(-z * z / 2) / sqrt(2 * pi) + mean * float(ndtr(z)), 0.0)
+    return max(sd * exp(-z * z / 2) / sqrt(2 * pi) + mean * float(scipy.special.ndtr(z)), 0.0)
 
 
 def _mean_excess(upper: Beta, lower: Beta) -> float:

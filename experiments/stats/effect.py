@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 from typing import Literal
 
-from scipy.special import stdtr, stdtrit
+import scipy
 
 from ingest.errors import BadInput
 
@@ -71,12 +71,12 @@ def student_p(statistic: float, df: float) -> float:
     if isnan(statistic) or not df > 0:
         raise BadInput.of("df", f"must be above 0, of a number, not {df} of {statistic}")
     # scipy.special, not scipy.stats: 1.5 µs instead of 79 µs a tail.
-    return 2 * float(stdtr(df, -abs(statistic)))
+    return 2 * float(scipy.special.stdtr(df, -abs(statistic)))
 
 
 def student_quantile(alpha: float, df: float) -> float:
     """The t that |T| exceeds with probability `alpha`."""
-    return -float(stdtrit(df, alpha / 2))
+    return -float(scipy.special.stdtrit(df, alpha / 2))
 
 
 def check_alpha(alpha: float) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import e, expm1, inf, isfinite, isnan, log1p, sqrt
 from typing import Literal
 
-from scipy.special import ndtr, ndtri
+import scipy
 
 from experiments.stats._roots import brentq
 from experiments.stats._walk import Walk, walks
@@ -52,7 +52,7 @@ class Boundaries:
     @property
     def nominal_p(self) -> tuple[float, ...]:
         """The p, of as many sides, that a test of one look must be below at each look."""
-        return tuple(self.sides * float(ndtr(-bound)) for bound in self.upper)
+        return tuple(self.sides * float(scipy.special.ndtr(-bound)) for bound in self.upper)
 
 
 def group_sequential_bounds(
@@ -168,7 +168,11 @@ def _spend(
 
 def _spent(share: float, alpha: float, spending: Spending, phi: float, sides: Sides) -> float:
     if spending == "obf":
-        return 2 * sides * float(ndtr(ndtri(alpha / sides / 2) / sqrt(share)))
+        return (
+            2
+            * sides
+            * float(scipy.special.ndtr(scipy.special.ndtri(alpha / sides / 2) / sqrt(share)))
+        )
     if spending == "pocock":
         return alpha * log1p((e - 1) * share)
     if spending == "power":
@@ -186,8 +190,8 @@ def _classical(
     def excess(constant: float) -> float:
         return _crossed(times, shaped(constant), 0.0, sides)[-1] - alpha
 
-    one_look = max(-float(ndtri(alpha / sides)), 1e-9)
-    union = -float(ndtri(alpha / sides / len(times)))
+    one_look = max(-float(scipy.special.ndtri(alpha / sides)), 1e-9)
+    union = -float(scipy.special.ndtri(alpha / sides / len(times)))
     constant = union if len(times) == 1 else brentq(excess, one_look, union + 1e-6, xtol=1e-9)
     upper = shaped(float(constant))
     return Boundaries(times, upper, _crossed(times, upper, 0.0, sides), alpha, sides, design)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import chdtrc
 
 from experiments.stats._asked import Asked
 from experiments.stats._wald import WaldTest
@@ -126,7 +126,7 @@ def _equal(sizes: Column, variances: Column) -> WaldTest:
     df = len(sizes) - 1
     if not isfinite(statistic):
         return WaldTest(None, None, None, TOO_LARGE)
-    return WaldTest(statistic, df, float(chdtrc(df, statistic)))
+    return WaldTest(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
 def _shrink(sizes: Column, variances: Column) -> tuple[Column, Column]:

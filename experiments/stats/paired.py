@@ -6,8 +6,8 @@ from math import inf, sqrt
 from typing import Literal, Self, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, betaincinv
 
 from experiments.stats._arm import Arm
 from experiments.stats._asked import Asked, check_word
@@ -187,7 +187,7 @@ def _below(share: float, a: float, b: float) -> float:
         return float(share >= 0)
     if b == 0:
         return float(share >= 1)
-    return float(betainc(a, b, min(max(share, 0.0), 1.0)))
+    return float(scipy.special.betainc(a, b, min(max(share, 0.0), 1.0)))
 
 
 def _lower(wins: int, losses: int, total: int, method: Method, alpha: float) -> float:
@@ -222,7 +222,7 @@ class _Discordant:
 
     def __init__(self, a: int, b: int) -> None:
         self._a, self._b = a, b
-        self._levels = betaincinv(a, b, _LEVELS) if b else np.ones_like(_LEVELS)
+        self._levels = scipy.special.betaincinv(a, b, _LEVELS) if b else np.ones_like(_LEVELS)
 
     def below(self, gap: float, a: int, b: int) -> float:
         """P(share × (2 × Beta(a, b) - 1) <= gap)."""
@@ -231,7 +231,7 @@ class _Discordant:
         if b == 0:
             return _below(gap, self._a, self._b)
         shares = np.clip((1 + gap / self._levels) / 2, 0.0, 1.0)
-        return float(_MASSES @ betainc(a, b, shares))
+        return float(_MASSES @ scipy.special.betainc(a, b, shares))
 
 
 def _passes(results: ArrayLike, field: str) -> NDArray[np.bool_]:

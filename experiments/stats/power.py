@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil, inf, isfinite, sqrt
 from typing import Unpack
 
-from scipy.special import ndtr, ndtri, stdtrit
+import scipy
 
 from experiments.stats._arm import Arm, unfit
 from experiments.stats._chi import scales
@@ -106,10 +106,12 @@ def t_test_power(effect_size: float, n: float, *, alpha: float = 0.05, ratio: fl
     if not isfinite(effect_size):
         raise BadInput.of("effect_size", f"must be finite, not {effect_size}")
     df, shift = n * (1 + ratio) - 2, effect_size * sqrt(n * ratio / (1 + ratio))
-    t = -float(stdtrit(df, alpha / 2))
+    t = -float(scipy.special.stdtrit(df, alpha / 2))
     # The tails at a far t are narrower than the density of the errors.
     errors, mass = scales(0.0, df, step=0.1)
-    return float(mass @ (ndtr(shift - t * errors) + ndtr(-shift - t * errors)))
+    return float(
+        mass @ (scipy.special.ndtr(shift - t * errors) + scipy.special.ndtr(-shift - t * errors))
+    )
 
 
 def t_test_n(
@@ -123,7 +125,13 @@ def t_test_n(
     if not 1e-7 <= abs(effect_size) < inf:
         raise BadInput.of("effect_size", f"must be a change of 1e-7 or more, not {effect_size}")
     low = max(2.0, 2 / ratio)
-    high = low + 8 + 4 * ((ndtri(power) - ndtri(alpha / 2)) / effect_size) ** 2 * (1 + 1 / ratio)
+    high = (
+        low
+        + 8
+        + 4
+        * ((scipy.special.ndtri(power) - scipy.special.ndtri(alpha / 2)) / effect_size) ** 2
+        * (1 + 1 / ratio)
+    )
 
     def short(n: float) -> float:
         return t_test_power(effect_size, n, alpha=alpha, ratio=ratio) - power
@@ -144,7 +152,11 @@ def proportion_power(
         raise BadInput.of("n", f"must be above 0, not {n}")
     share, other = _Share.of(p_control), _Share.of(p_treatment)
     null, own = share.errors(other.rate, 1.0)
-    return float(ndtr((abs(other.rate - share.rate) * sqrt(n) + ndtri(alpha / 2) * null) / own))
+    return float(
+        scipy.special.ndtr(
+            (abs(other.rate - share.rate) * sqrt(n) + scipy.special.ndtri(alpha / 2) * null) / own
+        )
+    )
 
 
 def proportion_n(

@@ -3,7 +3,7 @@
 from math import copysign, inf, sqrt
 from typing import Literal, get_args
 
-from scipy.special import ndtri
+import scipy
 
 from experiments.stats._asked import Alternative, Asked, check_word, quantile
 from experiments.stats._restricted import Counts, score, score_limits
@@ -76,7 +76,7 @@ def wilson_interval(successes: int, units: int, *, alpha: float = 0.05) -> tuple
     _check_arm("successes", (successes, units))
     if not units:
         raise BadInput.of("units", "a proportion of no units is unknown: give 1 or more")
-    return _wilson(successes, units, -float(ndtri(alpha / 2)))
+    return _wilson(successes, units, -float(scipy.special.ndtri(alpha / 2)))
 
 
 def _wilson(successes: int, units: int, z: float) -> tuple[float, float]:

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 import mmh3
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from experiments.stats._asked import Asked, check_word
 from experiments.stats.effect import Effect, check_alpha
@@ -135,7 +135,7 @@ def logistic(
     penalty = np.diag([0.0, *[ridge] * features.shape[1]])
     beta = np.zeros(design.shape[1]) if start is None else start
     for _ in range(_ROUNDS):
-        chance = expit(design @ beta)
+        chance = scipy.special.expit(design @ beta)
         gradient = design.T @ (outcome - chance) - penalty @ beta
         information = (design.T * (chance * (1 - chance))) @ design + penalty
         try:
@@ -238,5 +238,5 @@ def _crossfit(
         beta = logistic(standard[learn], outcome[learn], ridge=ridge, start=beta)
         if beta is None:
             return None
-        chance[own] = expit(beta[0] + standard[own] @ beta[1:])
+        chance[own] = scipy.special.expit(beta[0] + standard[own] @ beta[1:])
     return chance

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, log
 
 import numpy as np
-from scipy.special import chdtrc, gammaln
+import scipy
 
 from experiments.stats.effect import is_count
 from experiments.stats.sequential import EValue
@@ -54,7 +54,7 @@ def srm_test(observed: Sequence[int], expected: Sequence[float]) -> SRMResult:
     pairs = zip(counts, promised, strict=True)
     statistic = sum((count - units) ** 2 / units for count, units in pairs)
     df = len(weights) - 1
-    return SRMResult(statistic, df, float(chdtrc(df, statistic)))
+    return SRMResult(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
 def srm_batches(
@@ -92,7 +92,7 @@ def srm_batches(
     # The differences of arms that share batches sum to 0: one of these says nothing new.
     df = int(np.linalg.matrix_rank(spread, hermitian=True, rtol=_SINGULAR))
     statistic = float(excess @ np.linalg.pinv(spread, hermitian=True, rtol=_SINGULAR) @ excess)
-    return SRMResult(statistic, df, float(chdtrc(df, statistic)))
+    return SRMResult(statistic, df, float(scipy.special.chdtrc(df, statistic)))
 
 
 def srm_sequential(
@@ -119,10 +119,14 @@ def srm_sequential(
     if len(arms) < 2:
         return EValue(None, None, "fewer than two arms have weight")
     units = sum(count for count, _ in arms)
-    log_e = float(gammaln(concentration) - gammaln(concentration + units))
+    log_e = float(
+        scipy.special.gammaln(concentration) - scipy.special.gammaln(concentration + units)
+    )
     for count, share in arms:
         prior = concentration * share
-        log_e += float(gammaln(prior + count) - gammaln(prior)) - count * log(share)
+        log_e += float(
+            scipy.special.gammaln(prior + count) - scipy.special.gammaln(prior)
+        ) - count * log(share)
     return EValue.of(log_e)
 
 

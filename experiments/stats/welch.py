@@ -3,7 +3,7 @@
 from math import copysign, exp, expm1, inf, isfinite, log, log1p, sqrt
 from sys import float_info
 
-from scipy.special import betaln, log_ndtr
+import scipy
 
 from experiments.stats._arm import Arm, unfit
 from experiments.stats._asked import Alternative, Asked, quantile
@@ -123,7 +123,7 @@ def _log_student_tail(t: float, df: float) -> float:
     Lentz's continued fraction in the form of W. H. Press et al., Numerical Recipes, section 6.4.
     """
     if df == inf or t * t / df < 1e-8:
-        return float(log_ndtr(-t))
+        return float(scipy.special.log_ndtr(-t))
     a, b, log_x = df / 2, 0.5, -log1p(t / df * t)
     x = exp(log_x)
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
@@ -139,7 +139,7 @@ def _log_student_tail(t: float, df: float) -> float:
         if abs(fraction - before) <= 1e-15 * abs(fraction):
             break
     log_power = a * log_x + b * log(-expm1(log_x))
-    return log_power - log(2 * a) - float(betaln(a, b)) + log(fraction)
+    return log_power - log(2 * a) - float(scipy.special.betaln(a, b)) + log(fraction)
 
 
 def _method(control: Moments, treatment: Moments) -> str:
