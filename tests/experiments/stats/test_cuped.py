@@ -9,20 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from experiments.stats import Effect, ratio_test, relative_interval
+from experiments.stats import ratio_test, relative_interval
 from experiments.stats.cuped import PRE_ALARM, Cuped, PreMoments, cuped, pre_imbalance
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 from tests.experiments.stats.pasts import Floats, arms_of, pair, ratios, users
 from tests.experiments.vectors import vector
-
-
-def answered(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.estimate is not None
-    assert effect.std_error is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
 
 
 def from_sums(sums: dict[str, float]) -> PreMoments:

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from statsmodels.stats.contingency_tables import mcnemar as oracle
 
-from experiments.stats import Effect, Moments, ratio_test
+from experiments.stats import Moments, ratio_test
 from experiments.stats.paired import (
     Method,
     PairedCounts,
@@ -19,17 +19,9 @@ from experiments.stats.paired import (
     sign_test,
 )
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 
 METHODS: tuple[Method, ...] = ("exact", "mid-p")
-
-
-def answered(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.estimate is not None
-    assert effect.std_error is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
 
 
 def test_the_published_example_has_its_two_ps() -> None:

@@ -17,6 +17,7 @@ from experiments.stats.quantiles import (
     quantile_test,
 )
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 from tests.experiments.vectors import vector
 
 Floats = NDArray[np.float64]
@@ -34,15 +35,6 @@ def summary(requests: Floats, q: float, *, timeout: float | None = None) -> Quan
     """Of one row of requests per user."""
     ids = np.repeat(np.arange(len(requests)), requests.shape[1])
     return QuantileSummary.of(requests.ravel(), ids, q, timeout=timeout)
-
-
-def answered(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.estimate is not None
-    assert effect.std_error is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
 
 
 def test_the_published_case_holds() -> None:

@@ -10,6 +10,7 @@ from scipy import stats
 
 from experiments.stats import Effect, Moments, ratio_test, relative_interval
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 
 Turns = list[list[int]]
 
@@ -57,15 +58,6 @@ def sums(
         den_var=centred(den[1], den[0], den[0]),
         cov=centred(cross, total, den[0]),
     )
-
-
-def answered(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.estimate is not None
-    assert effect.std_error is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
 
 
 def clustered_ols(turns: Turns, *treated: Turns) -> float:

@@ -9,6 +9,7 @@ from scipy import integrate, stats
 from experiments.stats import Effect, Moments, ratio_test, relative_interval
 from experiments.stats.welch import log_p_value, noninferiority_test, welch_test
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 from tests.experiments.vectors import agrees, vector
 
 means = st.floats(-10, 10).filter(lambda mean: abs(mean) > 0.01)
@@ -17,17 +18,8 @@ alphas = st.floats(0.001, 0.6)
 sides = st.sampled_from(["two-sided", "greater", "less"])
 
 
-def numbers(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.estimate is not None
-    assert effect.std_error is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
-
-
 def as_json(effect: Effect) -> dict[str, object]:
-    estimate, std_error, p_value, ci = numbers(effect)
+    estimate, std_error, p_value, ci = answered(effect)
     return {"est": estimate, "se": std_error, "p": p_value, "ci": ci}
 
 
@@ -70,7 +62,7 @@ def test_the_absolute_test_is_scipys(
         alternative=alternative,
     )
     assert effect.statistic == pytest.approx(theirs.statistic, rel=1e-12, abs=1e-12)
-    _, std_error, p_value, (low, high) = numbers(effect)
+    _, std_error, p_value, (low, high) = answered(effect)
     assert p_value == pytest.approx(theirs.pvalue, rel=1e-10, abs=1e-14)
     level = alpha / 2 if alternative == "two-sided" else alpha
     half = stats.t.isf(level, effect.df) * std_error
@@ -84,7 +76,7 @@ def test_the_absolute_test_is_scipys(
 @given(arms, arms)
 def test_it_is_the_ratio_test_of_means(control: Moments, treatment: Moments) -> None:
     ours, theirs = welch_test(control, treatment), ratio_test(control, treatment)
-    assert numbers(ours)[:2] == pytest.approx(numbers(theirs)[:2], rel=1e-14)
+    assert answered(ours)[:2] == pytest.approx(answered(theirs)[:2], rel=1e-14)
     assert ours.p_value == pytest.approx(theirs.p_value, rel=1e-9)
     assert ours.ci == pytest.approx(theirs.ci, rel=1e-12)
 
@@ -102,7 +94,7 @@ def test_the_interval_excludes_the_margin_exactly_when_p_is_below_alpha(
         scale=scale,  # type: ignore[arg-type]
     )
     assume(effect.reason is None)
-    _, _, p_value, (low, high) = numbers(effect)
+    _, _, p_value, (low, high) = answered(effect)
     assume(abs(p_value / alpha - 1) > 1e-9)
     assert (not low <= margin <= high) == (p_value < alpha)
 
@@ -112,10 +104,10 @@ def test_one_side_is_open_and_its_p_is_half() -> None:
     both = welch_test(control, treatment)
     more = welch_test(control, treatment, alternative="greater")
     fewer = welch_test(control, treatment, alternative="less")
-    assert more.p_value == pytest.approx(numbers(both)[2] / 2, rel=1e-14)
-    assert numbers(more)[2] + numbers(fewer)[2] == pytest.approx(1, rel=1e-14)
-    assert numbers(more)[3][1] == inf
-    assert numbers(fewer)[3][0] == -inf
+    assert more.p_value == pytest.approx(answered(both)[2] / 2, rel=1e-14)
+    assert answered(more)[2] + answered(fewer)[2] == pytest.approx(1, rel=1e-14)
+    assert answered(more)[3][1] == inf
+    assert answered(fewer)[3][0] == -inf
     assert more.method == "welch, greater"
 
 
@@ -130,7 +122,7 @@ def test_strong_effects_in_huge_samples_have_a_p_value() -> None:
     """growthbook/growthbook#1320: no p-value shown for strong effects on rare metrics."""
     rare = Moments(50_000_000, 0.001, 0.001), Moments(50_000_000, 0.0012, 0.0012)
     effect = welch_test(*rare)
-    _, _, p_value, _ = numbers(effect)
+    _, _, p_value, _ = answered(effect)
     assert 0 < p_value < 1e-190
     assert log_p_value(effect) == pytest.approx(log(p_value))
     stronger = welch_test(rare[0], Moments(50_000_000, 0.0015, 0.0015))
@@ -206,7 +198,7 @@ def test_the_one_sided_limit_clears_the_margin_exactly_when_p_is_below_alpha(
         control, treatment, margin=margin, lower_is_better=lower, alpha=alpha
     )
     assume(effect.reason is None)
-    _, _, p_value, (low, high) = numbers(effect)
+    _, _, p_value, (low, high) = answered(effect)
     assume(abs(p_value / alpha - 1) > 1e-7)
     cleared = high < margin if lower else low > -margin
     assert cleared == (p_value < alpha)
@@ -233,7 +225,7 @@ def test_harm_is_turned_round_for_metrics_that_are_better_lower_or_below_0() -> 
             margin=0.1,
             lower_is_better=lower,
         )
-        return numbers(effect)[2]
+        return answered(effect)[2]
 
     assert p(10, 10) < 0.001
     assert p(10, 8.5) > 0.9, "a fall by 15 % is harm"
@@ -245,8 +237,8 @@ def test_harm_is_turned_round_for_metrics_that_are_better_lower_or_below_0() -> 
 
 def test_not_significant_is_not_safe() -> None:
     few = Moments(50, 10.0, 100.0), Moments(50, 9.0, 100.0)
-    assert numbers(relative_interval(*few))[2] > 0.5
-    assert numbers(noninferiority_test(*few, margin=0.05))[2] > 0.5
+    assert answered(relative_interval(*few))[2] > 0.5
+    assert answered(noninferiority_test(*few, margin=0.05))[2] > 0.5
 
 
 @pytest.mark.slow
@@ -256,5 +248,5 @@ def test_at_the_margin_non_inferiority_errs_at_alpha() -> None:
     for _ in range(replicates):
         control, treatment = random.normal(10, 5, 150), random.normal(9, 8, 90)
         test = noninferiority_test(Moments.of(control), Moments.of(treatment), margin=0.1)
-        hits += numbers(test)[2] < 0.05
+        hits += answered(test)[2] < 0.05
     assert abs(hits / replicates - 0.05) < 3 * sqrt(0.05 * 0.95 / replicates)
