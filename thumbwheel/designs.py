@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ingest.errors import BadInput
 from thumbwheel.door import OUT, Verbs, add_door, connected
+from thumbwheel.figures import effect_of, interval_of, number, p_of
 
 
 def add_designs(verbs: Verbs) -> None:
@@ -75,13 +76,13 @@ def show_switchback(arguments: Namespace) -> int:
     OUT.print(f"  periods of {periods['period_s']:,} s since {periods['starts_at']}: {dealt}")
     table = Table("metric", "role", *periods["dealt"], "difference", "interval", "p", box=None)
     for each in found["metrics"]:
-        values = ["–" if v is None else f"{v:.4f}" for v in each["means"].values()]
+        values = [number(v) for v in each["means"].values()]
         table.add_row(
             each["metric"]["key"],
             each["role"],
             *values,
-            signed(each["effect"]),
-            between(each["interval"]),
+            number(each["effect"], signed=True),
+            interval_of(each["interval"]),
             p_of(each["p_value"]),
         )
     OUT.print(table)
@@ -114,7 +115,7 @@ def show_bandit(arguments: Namespace) -> int:
     OUT.print(f"[bold]{found['metric']['title']}[/] ({found['metric']['good']} is good)")
     for each in found["comparisons"]:
         p_value = each["p_value"] if each["adjusted_p"] is None else each["adjusted_p"]
-        answer = f"{signed(each['effect'])}, {between(each['interval'])}, p = {p_of(p_value)}"
+        answer = effect_of(each["effect"], each["interval"], p_value)
         OUT.print(f"  {each['variant']} − {each['control']}: {each['reason'] or answer}")
     OUT.print(f"  {1 - found['alpha']:.0%} intervals for one look, batch by batch", style="dim")
     return 0
@@ -153,8 +154,10 @@ def _show_ranking(found: Mapping[str, Any]) -> None:
         table.add_row(
             _ranks(each),
             each["checkpoint"],
-            signed(each["log_strength"]),
-            "reference" if each["checkpoint"] == found["reference"] else between(each["interval"]),
+            number(each["log_strength"], signed=True),
+            "reference"
+            if each["checkpoint"] == found["reference"]
+            else interval_of(each["interval"]),
             p_of(each["adjusted_p"]),
             f"{each['duels']:,}",
             "–" if each["both_bad_share"] is None else f"{each['both_bad_share']:.0%}",
@@ -173,8 +176,8 @@ def _show_place(place: Mapping[str, Any] | None) -> None:
     if place and place["reason"]:
         OUT.print(f"  the worth of being shown first is not known: {place['reason']}")
     elif place:
-        worth = f"{signed(place['log_odds'])}, {between(place['interval'])}"
-        OUT.print(f"  being shown first is worth {worth}, p = {p_of(place['p_value'])}")
+        worth = effect_of(place["log_odds"], place["interval"], place["p_value"])
+        OUT.print(f"  being shown first is worth {worth}")
 
 
 def _show_signs(sign: Mapping[str, Any] | None) -> None:
@@ -182,7 +185,7 @@ def _show_signs(sign: Mapping[str, Any] | None) -> None:
         return
     counts = f"{sign['wins']} to {sign['losses']}, {sign['ties']} ties, {sign['both_bad']} both bad"
     OUT.print(f"  {sign['treatment']} against {sign['control']}: {counts}")
-    answer = f"{signed(sign['estimate'])}, {between(sign['interval'])}, p = {p_of(sign['p_value'])}"
+    answer = effect_of(sign["estimate"], sign["interval"], sign["p_value"])
     OUT.print(f"  {sign['reason'] or answer} ({sign['method']})")
 
 
@@ -191,15 +194,3 @@ def _ranks(each: Mapping[str, Any]) -> str:
         return "–"
     low, high = each["rank_interval"]
     return f"{each['rank']} ({low}–{high})"
-
-
-def signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.4f}"
-
-
-def between(interval: list[float] | None) -> str:
-    return f"{interval[0]:+.4f} … {interval[1]:+.4f}" if interval else "–"
-
-
-def p_of(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g}"

@@ -21,6 +21,11 @@ def p_of(value: float | None) -> str:
     return "–" if value is None else f"{value:.3g}" if value else "< 1e-300"
 
 
+def effect_of(effect: float | None, interval: list[float] | None, p_value: float | None) -> str:
+    """In one line."""
+    return f"{number(effect, signed=True)}, {interval_of(interval)}, p = {p_of(p_value)}"
+
+
 def lift(comparison: Json) -> str:
     if comparison["relative_effect"] is None:
         return "–"
