@@ -104,11 +104,13 @@ def door(kind: str, folder: Path) -> Iterator[Door]:
 def wait_for(url: str, *, within_s: float = 60) -> None:
     """The url answers with success."""
     ends = time.monotonic() + within_s
-    while time.monotonic() < ends:
-        with suppress(httpx.TransportError):
-            if httpx.get(url).is_success:
-                return
-        time.sleep(0.05)
+    # One client: to make one for each question takes as much of the core as the start that is timed.
+    with httpx.Client() as client:
+        while time.monotonic() < ends:
+            with suppress(httpx.TransportError):
+                if client.get(url).is_success:
+                    return
+            time.sleep(0.05)
     raise TimeoutError(url)
 
 
