@@ -120,7 +120,9 @@ def lasting() -> None:
     spread = max(abs(each - middle) for each in settled) / middle
     print(f"  after the first quarter within {spread:.1%} of their mean; "
           f"most at any moment {max(map(max, parts)):.0f}")  # fmt: skip
-    print(f"\nStart with {endurance.STORED:,} stored events: {endurance.start_s():.1f} s")
+    starts = endurance.starts_s()
+    print(f"\nStart with {endurance.STORED:,} stored events, median of {len(starts)}: "
+          f"{median(starts):.1f} s ({min(starts):.1f} to {max(starts):.1f})")  # fmt: skip
 
 
 if __name__ == "__main__":
