@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from experiments import _scan_sql as sql
 from experiments._arms import unit_columns
 from experiments._exact import Exact
-from experiments._plan import Plan, listed
+from experiments._plan import Plan, listed, micros
 from experiments.assign import ExperimentSpec
 from experiments.findings import DayEffect, NoveltyReport
 from experiments.metrics import Metric
@@ -23,8 +23,6 @@ DAYS = 7
 """Each weekday once, whatever day a unit came on."""
 
 _DAY_S = 86_400
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = {"user": "user", "organization": "organization"}
 
 # Sums of whole numbers, as in the report's scan: moments of all days, and of every two together.
 _ARMS = """
@@ -81,7 +79,7 @@ def _sums(
         f"{_less(total, before)} AS {name}"
         for name, total, before in zip(names, _flat(totals), _before(totals), strict=True)
     ]
-    last = (as_of - timedelta(days=DAYS) - _EPOCH) // timedelta(microseconds=1)
+    last = micros(as_of - timedelta(days=DAYS))
     arms = _ARMS.format(
         numbers=", ".join(names),
         products=", ".join(
@@ -90,16 +88,9 @@ def _sums(
         columns=listed(columns),
         last=plan.bound(last, "Int64"),
     )
-    levels = (
-        sql.DOUBLED.format(),
-        sql.EXPOSURES.format(),
-        sql.OWNERS.format(
-            unit=_UNITS[spec.unit], edits=sql.EDITS.format() if plan.has_edits else ""
-        ),
-        plan.sums(),
-    )
+    levels = plan.levels(sql.EXPOSURES, sql.OWNERS, unit=spec.unit)
     rows = store.rows(
-        "WITH" + ",".join(levels) + arms,
+        levels + arms,
         **plan.bound.values, key=spec.key, version=spec.version, as_of=as_of,
     )  # fmt: skip
     scales = [scale for each in until for scale in each.scales[:2]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from experiments import _scan_sql as sql
@@ -10,6 +11,8 @@ from experiments._measures import Measure, Term, Where
 
 MICRO = 1_000_000
 """Numbers that are not whole are summed in millionths: no order of rows changes a digit of a sum."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Phase = Literal["post", "NOT post"]
 """Since the first exposure, or before it."""
@@ -57,6 +60,11 @@ class Columns:
 
     def listed(self) -> str:
         return listed(f"{expression} AS {name}" for expression, name in self.names.items())
+
+
+def micros(at: datetime) -> int:
+    """Since 1970, as the statement tells time."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def listed(columns: Iterable[str]) -> str:
@@ -125,6 +133,15 @@ class Plan:
     def has_edits(self) -> bool:
         """Whether anything that is asked for hangs on an edit, as a rater's word may."""
         return any(each == FEEDBACK or each.startswith("diff.") for each in self._facts)
+
+    def levels(self, *before: str, unit: str = "") -> str:
+        """The statement up to its units, after what says who met what, and what is whose.
+
+        Ask for every column before. `unit` is the column of a fact that names one.
+        """
+        edits = sql.EDITS.format() if self.has_edits else ""
+        named = (each.format(unit=unit, edits=edits) for each in (sql.DOUBLED, *before))
+        return "WITH" + ",".join((*named, self.sums()))
 
     def sums(self) -> str:
         """The levels of targets and of units. Ask for every column before."""

@@ -1,6 +1,6 @@
 """Effects by part of the units: first whether parts differ at all, then each part."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from experiments._answers import Answer, Reading
@@ -9,7 +9,7 @@ from experiments.findings import PartEffect, SegmentedEffect, SegmentReport
 from experiments.metrics import ArmMoments, Metric, Segment
 from experiments.metrics import Reading as Facts
 from experiments.plans import Guardrail
-from experiments.stats import FEW_UNITS, Effect, Interaction, adjust_pvalues, interaction_test
+from experiments.stats import FEW_UNITS, Effect, Interaction, holm, interaction_test
 
 MOST_PARTS = 20
 """More are a list to fish in: the largest are shown."""
@@ -134,8 +134,8 @@ def _part(
 
 def _with_holm(found: Sequence[SegmentedEffect], alpha: float) -> tuple[SegmentedEffect, ...]:
     """One family of the questions whether parts differ, and one of all parts' effects."""
-    tests = _holm(each.interaction_p for each in found)
-    parts = iter(_holm(part.p_value for each in found for part in each.parts))
+    tests = holm(each.interaction_p for each in found)
+    parts = iter(holm(part.p_value for each in found for part in each.parts))
     return tuple(
         replace(
             each,
@@ -145,10 +145,3 @@ def _with_holm(found: Sequence[SegmentedEffect], alpha: float) -> tuple[Segmente
         )
         for each, test in zip(found, tests, strict=True)
     )
-
-
-def _holm(p_values: Iterable[float | None]) -> list[float | None]:
-    """In the order given; what has no p is no member of the family."""
-    given = list(p_values)
-    adjusted = iter(adjust_pvalues([p for p in given if p is not None]))
-    return [None if p is None else float(next(adjusted)) for p in given]

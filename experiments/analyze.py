@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments._table_effects import Units, Values, quantiles, ratios
 from experiments.findings import ArmEstimate
-from experiments.stats import SRM_ALARM, Effect, SRMResult, adjust_pvalues, srm_test
+from experiments.stats import SRM_ALARM, Effect, SRMResult, holm, srm_test
 from experiments.tables import DataTable
 from ingest.errors import BadInput
 
@@ -151,21 +151,16 @@ def _answer(table: DataTable, question: Question, units: Units, metric: str) -> 
 
 def _adjusted(answers: Sequence[MetricAnswer]) -> list[MetricAnswer]:
     """With Holm's p values over all that have one, if they are several."""
-    p_values = [
-        each.absolute.p_value
-        for answer in answers
-        for each in answer.differences
-        if each.absolute.p_value is not None
-    ]
-    if len(p_values) < 2:
+    asked = [each.absolute.p_value for answer in answers for each in answer.differences]
+    if sum(p is not None for p in asked) < 2:
         return list(answers)
-    adjusted = iter(adjust_pvalues(p_values, method="holm"))
-
-    def carried(each: Difference) -> Difference:
-        if each.absolute.p_value is None:
-            return each
-        return replace(each, adjusted_p=float(next(adjusted)))
-
+    adjusted = iter(holm(asked))
     return [
-        replace(answer, differences=tuple(map(carried, answer.differences))) for answer in answers
+        replace(
+            answer,
+            differences=tuple(
+                replace(each, adjusted_p=next(adjusted)) for each in answer.differences
+            ),
+        )
+        for answer in answers
     ]

@@ -6,28 +6,28 @@ keep their arm, so that every fact knows the share it was dealt with.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import sqrt
 from typing import Any
 
 from experiments import _batch_sql as batch_sql
-from experiments import _scan_sql as sql
 from experiments._arms import UnitColumns, unit_columns
 from experiments._exact import Exact
 from experiments._plan import Plan as Columns
-from experiments._plan import listed
+from experiments._plan import listed, micros
 from experiments.allocations import Adaptive
 from experiments.metrics import METRICS, Metric
 from experiments.plans import Experiment
 from experiments.registry import Experiments
+from experiments.scan import newest_fact
 from experiments.stats import (
     MIN_UNITS,
     BatchMoments,
     Effect,
     Moments,
     adaptive_effect,
-    adjust_pvalues,
     bandit_weights,
+    holm,
     srm_batches,
 )
 from experiments.stats.adaptive import Method
@@ -35,7 +35,6 @@ from experiments.stats.srm import SRM_ALARM, SRMResult
 from ingest.errors import Conflict
 from ingest.store import Store
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOBODY = Moments(0, 0.0, 0.0)
 
 
@@ -121,7 +120,7 @@ def bandit_report(
         [[each.batch.units[arm] for arm in arms] for each in read],
         [[each.batch.shares[arm] for arm in arms] for each in read],
     )
-    newest = store.rows(sql.NEWEST, as_of=at)[0]["newest"]
+    newest = newest_fact(store, at)
     return BanditReport(
         experiment=experiment.public(),
         as_of=at.isoformat(),
@@ -129,7 +128,7 @@ def bandit_report(
         batches=tuple(each.batch for each in read),
         srm=srm,
         srm_alarm=srm.p_value is not None and srm.p_value < SRM_ALARM,
-        newest_fact=newest.replace(tzinfo=UTC).isoformat() if newest else None,
+        newest_fact=newest.isoformat() if newest else None,
         simulated=any(each.simulated for each in read),
         alpha=experiment.plan.alpha,
         comparisons=_compared(read, arms, method, experiment.plan.alpha),
@@ -184,14 +183,8 @@ def _batches(
     key, versions = experiment.plan.key, range(experiment.run_version, experiment.version)
     run = [*(experiments.get(key, version) for version in versions), experiment]
     metric, plan = METRICS[_how(experiment).metric], Columns()
-    columns = unit_columns(plan, metric, 0, matured_at=(at - _EPOCH) // timedelta(microseconds=1))
-    edits = sql.EDITS.format() if plan.has_edits else ""
-    levels = [
-        sql.DOUBLED.format(),
-        batch_sql.EXPOSURES.format(),
-        batch_sql.OWNERS.format(unit=experiment.plan.unit, edits=edits),
-        plan.sums(),
-    ]
+    columns = unit_columns(plan, metric, 0, matured_at=micros(at))
+    levels = plan.levels(batch_sql.EXPOSURES, batch_sql.OWNERS, unit=experiment.plan.unit)
     last = batch_sql.BATCHES.format(
         before=listed(columns.before),
         counts=columns.counts,
@@ -199,7 +192,7 @@ def _batches(
         below=columns.numbers[1],
     )
     rows = store.rows(
-        "WITH" + ",".join(levels) + last,
+        levels + last,
         **plan.bound.values,
         key=key,
         version=experiment.run_version,
@@ -264,12 +257,11 @@ def _compared(
         )
         for arm in others
     }
-    answered = {arm: each.p_value for arm, each in effects.items() if each.p_value is not None}
-    holm: dict[str, float] = {}
-    if len(others) > 1 and answered:
-        adjusted = adjust_pvalues(list(answered.values()), method="holm")
-        holm = dict(zip(answered, adjusted.tolist(), strict=True))
-    return tuple(_said(each, arm, control, holm.get(arm)) for arm, each in effects.items())
+    adjusted = holm(each.p_value for each in effects.values()) if len(others) > 1 else [None]
+    return tuple(
+        _said(each, arm, control, p_value)
+        for (arm, each), p_value in zip(effects.items(), adjusted, strict=True)
+    )
 
 
 def _pair(read: _Read, control: str, treatment: str) -> BatchMoments:

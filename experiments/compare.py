@@ -11,9 +11,9 @@ from experiments.stats import (
     Effect,
     PreMoments,
     QuantileSummary,
-    adjust_pvalues,
     cr2_test,
     cuped,
+    holm,
     pre_imbalance,
     quantile_test,
     ratio_test,
@@ -162,22 +162,16 @@ def quantile_of(arm: ArmMoments, metric: Metric) -> QuantileSummary:
 
 def with_holm(metrics: Sequence[MetricReport]) -> tuple[MetricReport, ...]:
     """Goals carry Holm's p, over all goals and arms that have a p."""
-    p_values = [
-        arm.p_value
-        for each in metrics
-        for arm in each.comparisons
-        if each.role == "goal" and arm.p_value is not None
+    asked = [
+        arm.p_value if each.role == "goal" else None for each in metrics for arm in each.comparisons
     ]
-    if len(p_values) < 2:
+    if sum(p is not None for p in asked) < 2:
         return tuple(metrics)
-    adjusted = iter(adjust_pvalues(p_values, method="holm"))
-
-    def carried(each: MetricReport, arm: Comparison) -> Comparison:
-        if each.role != "goal" or arm.p_value is None:
-            return arm
-        return replace(arm, adjusted_p=float(next(adjusted)))
-
+    adjusted = iter(holm(asked))
     return tuple(
-        replace(each, comparisons=tuple(carried(each, arm) for arm in each.comparisons))
+        replace(
+            each,
+            comparisons=tuple(replace(arm, adjusted_p=next(adjusted)) for arm in each.comparisons),
+        )
         for each in metrics
     )

@@ -17,9 +17,9 @@ from experiments.stats import (
     Duels,
     Effect,
     Ranking,
-    adjust_pvalues,
     bradley_terry,
     clustered_sign_test,
+    holm,
     sign_test,
     student_p,
 )
@@ -239,13 +239,12 @@ def _checkpoints(
 ) -> tuple[RankedCheckpoint, ...]:
     """The strongest first; by name where there is no order."""
     effects: dict[int, Effect] = {}
-    holm: dict[int, float] = {}
+    adjusted: dict[int, float | None] = {}
     if ranking.reason is None:
         effects = {
             at: ranking.compare(reference, at) for at in range(len(names)) if at != reference
         }
-        adjusted = adjust_pvalues([each.p_value or 0.0 for each in effects.values()], method="holm")
-        holm = dict(zip(effects, adjusted.tolist(), strict=True))
+        adjusted = dict(zip(effects, holm(e.p_value for e in effects.values()), strict=True))
 
     def described(at: int) -> RankedCheckpoint:
         own = effects.get(at)
@@ -258,7 +257,7 @@ def _checkpoints(
             log_strength=ranking.log_strength[at] if ranking.log_strength else None,
             interval=own.ci if own else None,
             p_value=own.p_value if own else None,
-            adjusted_p=holm.get(at),
+            adjusted_p=adjusted.get(at),
         )
 
     found = [described(at) for at in range(len(names))]

@@ -118,7 +118,7 @@ def _health(experiment: Experiment, facts: Facts, at: datetime) -> Health:
     units = [facts.arms[each.key].units if each.key in facts.arms else 0 for each in variants]
     weights = [each.weight for each in variants]
     once, anytime = srm_test(units, weights), srm_sequential(units, weights)
-    newest = facts.newest_fact.replace(tzinfo=UTC) if facts.newest_fact else None
+    newest = facts.newest_fact
     began, ended = started(experiment), experiment.stopped_at
     # As of then, whatever became of it since; of a time to come nobody knows the newest fact.
     ran = began is not None and (ended is None or datetime.fromisoformat(ended) > at)

@@ -1,7 +1,7 @@
 """The facts of an experiment, read in one scan: exposure, and the moments of all its metrics."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import combinations_with_replacement, zip_longest
 from typing import Any
 
@@ -9,14 +9,12 @@ from experiments import _scan_sql as sql
 from experiments._arms import UnitColumns, quantile_steps, unit_columns
 from experiments._fields import type_of
 from experiments._measures import Metric, Segment
-from experiments._plan import Plan, listed
+from experiments._plan import Plan, listed, micros
 from experiments._reading import ArmMoments, Arms, Reading, Sample
 from experiments.assign import ExperimentSpec
 from experiments.stats.ratio import FEW_UNITS
 from ingest.store import Store
 
-_UNITS = {"user": "user", "organization": "organization"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LARGE = ("units", "all", "of")
 
 _Row = Mapping[str, Any]
@@ -43,33 +41,33 @@ def scan(
     Raises: Unavailable.
     """
     plan = Plan()
-    at = (as_of - _EPOCH) // timedelta(microseconds=1) if matured else None
+    at = micros(as_of) if matured else None
     columns = [
         unit_columns(plan, each, number, matured_at=at) for number, each in enumerate(metrics)
     ]
-    statement = _statement(plan, _UNITS[spec.unit], columns, segment)
+    statement = _statement(plan, spec.unit, columns, segment)
     if segment:
         plan.bound.values["segment_type"] = type_of(segment.fact)
     rows = store.rows(
         statement, **plan.bound.values, key=spec.key, version=spec.version, as_of=as_of
     )
-    newest = store.rows(sql.NEWEST, as_of=as_of)[0]["newest"]
-    return _reading(rows, columns, newest)
+    return _reading(rows, columns, newest_fact(store, as_of))
+
+
+def newest_fact(store: Store, as_of: datetime) -> datetime | None:
+    """When the newest fact of the whole store came in, until then. Raises: Unavailable."""
+    newest: datetime | None = store.rows(sql.NEWEST, as_of=as_of)[0]["newest"]
+    return newest.replace(tzinfo=UTC) if newest else None
 
 
 def _statement(
     plan: Plan, unit: str, columns: Sequence[UnitColumns], segment: Segment | None
 ) -> str:
     group, join, sets = "", "", "arm, why, mixed"
-    levels = [
-        sql.DOUBLED.format(),
-        sql.EXPOSURES.format(),
-        sql.OWNERS.format(unit=unit, edits=sql.EDITS.format() if plan.has_edits else ""),
-        plan.sums(),
-    ]
+    levels = plan.levels(sql.EXPOSURES, sql.OWNERS, unit=unit)
     if segment:
         said = plan.stored(segment.fact, segment.field)
-        levels.append(sql.SEGMENTS.format(unit=unit, segment=said))
+        levels += "," + sql.SEGMENTS.format(unit=unit, segment=said)
         group, join = ", segment", " LEFT JOIN segments USING (who)"
         sets = f"GROUPING SETS (({sets}), ({sets}, segment))"
     named = {f"q{n}": each for n, each in enumerate(columns) if each.events}
@@ -95,7 +93,7 @@ def _statement(
         segment_join=join,
         sets=sets,
     )
-    return "WITH" + ",".join(levels) + _with_quantiles(arms, plan, named)
+    return levels + _with_quantiles(arms, plan, named)
 
 
 def _names(columns: Sequence[UnitColumns]) -> list[list[str]]:

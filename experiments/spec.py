@@ -50,7 +50,8 @@ class Assignment(NamedTuple):
     """The arm of one unit. `propensity` is the probability the randomisation gave that arm.
 
     `assignment_id` joins facts to it: 32 hex digits, always the same for the same experiment,
-    version, unit type and unit; in a switchback also for the block, whose number follows a dot. Only `reason` "randomised" is measured.
+    version, unit type and unit; in a switchback also for the block, whose number follows a dot.
+    Only `reason` "randomised" is measured.
     """
 
     assignment_id: str

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import _period_sql as period_sql
-from experiments import _scan_sql as sql
 from experiments._arms import UnitColumns, unit_columns
 from experiments._plan import Plan as Columns
-from experiments._plan import listed
+from experiments._plan import listed, micros
 from experiments.allocations import InPeriods
 from experiments.metrics import METRICS, Metric
 from experiments.plans import Experiment
-from experiments.stats import adjust_pvalues, switchback_effect, switchback_test
+from experiments.scan import newest_fact
+from experiments.stats import holm, switchback_effect, switchback_test
 from experiments.stats.switchback import MIN_WINDOWS
 from ingest.errors import BadInput, Conflict
 from ingest.store import Store
@@ -110,12 +110,12 @@ def switchback_report(
         *(each.margin for each in plan.metrics.guardrails),
     ]
     outcomes, simulated = _outcomes(store, experiment, [METRICS[key] for key in metrics], count, at)
-    newest = store.rows(sql.NEWEST, as_of=at)[0]["newest"]
+    newest = newest_fact(store, at)
     return SwitchbackReport(
         experiment=experiment.public(),
         as_of=at.isoformat(),
         periods=design.told(starts_at),
-        newest_fact=newest.replace(tzinfo=UTC).isoformat() if newest else None,
+        newest_fact=newest.isoformat() if newest else None,
         simulated=simulated,
         alpha=plan.alpha,
         metrics=_with_holm(
@@ -158,19 +158,14 @@ def _outcomes(
         for n, each in enumerate(columns)
         for place in (0, 1)
     )
-    levels = [
-        sql.DOUBLED.format(),
-        period_sql.PERIODS.format(edits=sql.EDITS.format() if plan.has_edits else ""),
-        plan.sums(),
-    ]
     rows = store.rows(
-        "WITH" + ",".join(levels) + period_sql.OUTCOMES.format(columns=listed(shown)),
+        plan.levels(period_sql.PERIODS) + period_sql.OUTCOMES.format(columns=listed(shown)),
         **plan.bound.values,
         key=experiment.plan.key,
         version=experiment.version,
         as_of=at,
         last=count - 1,
-        starts=round(switching.starts_at.timestamp() * _MICRO),
+        starts=micros(switching.starts_at),
         length=how.period_s * _MICRO,
         wash_in=how.wash_in_s * _MICRO,
     )
@@ -251,12 +246,8 @@ def _levels(y: Floats, carryover: int) -> Floats:
 
 
 def _with_holm(effects: Sequence[PeriodEffect]) -> tuple[PeriodEffect, ...]:
-    goals = [
-        n for n, each in enumerate(effects) if each.role == "goal" and each.p_value is not None
-    ]
-    found = list(effects)
-    if len(goals) > 1:
-        adjusted = adjust_pvalues([found[n].p_value or 0.0 for n in goals], method="holm")
-        for n, p_value in zip(goals, adjusted.tolist(), strict=True):
-            found[n] = replace(found[n], adjusted_p=p_value)
-    return tuple(found)
+    asked = [each.p_value if each.role == "goal" else None for each in effects]
+    if sum(p is not None for p in asked) < 2:
+        return tuple(effects)
+    pairs = zip(effects, holm(asked), strict=True)
+    return tuple(replace(each, adjusted_p=p_value) for each, p_value in pairs)

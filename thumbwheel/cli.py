@@ -16,7 +16,7 @@ from thumbwheel.analyze import add_analyze
 from thumbwheel.client import ServerSays
 from thumbwheel.decide import add_decide
 from thumbwheel.designs import add_designs
-from thumbwheel.door import Verbs, add_door
+from thumbwheel.door import Verbs, add_door, add_reading
 from thumbwheel.erase import add_erase
 from thumbwheel.metrics import add_metrics
 from thumbwheel.operations import add_operations
@@ -106,16 +106,11 @@ def _add_import(verbs: Verbs) -> None:
 
 
 def _add_experiments(verbs: Verbs) -> None:
-    report = verbs.add_parser("report", help="what an experiment says now")
-    report.add_argument("key")
-    report.add_argument("--as-of", help="ISO 8601 with zone; default now")
+    report = add_reading(verbs, "report", commands.report, "what an experiment says now")
     report.add_argument(
         "--segment", metavar="KEY", help="effects by part, too: language, editor, …"
     )
     report.add_argument("--novelty", action="store_true", help="and by day since first exposure")
-    report.add_argument("--json", action="store_true")
-    add_door(report)
-    report.set_defaults(run=commands.report)
     experiment = verbs.add_parser(
         "experiment", help="create, start, ramp, pause, stop and list experiments"
     )

@@ -7,17 +7,12 @@ from typing import Any
 
 from rich.table import Table
 
-from thumbwheel.door import OUT, Verbs, add_door, connected
+from thumbwheel.door import OUT, Verbs, add_door, add_reading, connected
 from thumbwheel.show import verdict_of
 
 
 def add_decide(verbs: Verbs) -> None:
-    decide = verbs.add_parser("decide", help="record what an experiment's rule says now")
-    decide.add_argument("key")
-    decide.add_argument("--as-of", help="ISO 8601 with zone; default now")
-    decide.add_argument("--json", action="store_true")
-    add_door(decide)
-    decide.set_defaults(run=make)
+    add_reading(verbs, "decide", make, "record what an experiment's rule says now")
     listing = verbs.add_parser("decisions", help="list an experiment's recorded decisions")
     listing.add_argument("key")
     listing.add_argument(

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from ingest.errors import BadInput
-from thumbwheel.door import OUT, Verbs, add_door, connected
+from thumbwheel.door import OUT, Verbs, add_door, add_reading, connected
 from thumbwheel.figures import effect_of, interval_of, number, p_of
 
 
@@ -27,16 +27,10 @@ def add_designs(verbs: Verbs) -> None:
     draft.add_argument("plan", type=Path, metavar="FILE", help="as POST /v1/experiments takes it")
     add_door(draft)
     draft.set_defaults(run=save_draft)
-    for name, run, about in (
-        ("switchback", show_switchback, "what a switchback says now, periods as units"),
-        ("bandit", show_bandit, "a bandit's batches, shares and effects"),
-    ):
-        reading = verbs.add_parser(name, help=about)
-        reading.add_argument("key")
-        reading.add_argument("--as-of", help="ISO 8601 with zone; default now")
-        reading.add_argument("--json", action="store_true")
-        add_door(reading)
-        reading.set_defaults(run=run)
+    add_reading(
+        verbs, "switchback", show_switchback, "what a switchback says now, periods as units"
+    )
+    add_reading(verbs, "bandit", show_bandit, "a bandit's batches, shares and effects")
     step = verbs.add_parser("reweigh", help="begin a bandit's next batch by what is known now")
     step.add_argument("key")
     add_door(step)

@@ -2,7 +2,7 @@
 
 import argparse
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -22,6 +22,19 @@ def add_door(parser: argparse.ArgumentParser) -> None:
         "--server", metavar="URL", help="default THUMBWHEEL_URL, else http://127.0.0.1:8420"
     )
     parser.add_argument("--data", help="folder with the server's key file; default .thumbwheel")
+
+
+def add_reading(
+    verbs: Verbs, name: str, run: Callable[[Namespace], int], about: str
+) -> argparse.ArgumentParser:
+    """A command that reads one experiment, as of a time."""
+    parser = verbs.add_parser(name, help=about)
+    parser.add_argument("key")
+    parser.add_argument("--as-of", help="ISO 8601 with zone; default now")
+    parser.add_argument("--json", action="store_true")
+    add_door(parser)
+    parser.set_defaults(run=run)
+    return parser
 
 
 @contextmanager

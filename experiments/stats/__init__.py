@@ -34,7 +34,7 @@ from experiments.stats.group_sequential import (
 from experiments.stats.interaction import Interaction, SegmentEffect, interaction_test
 from experiments.stats.moments import Moments
 from experiments.stats.msprt import msprt
-from experiments.stats.multiplicity import adjust_pvalues, dunnett
+from experiments.stats.multiplicity import adjust_pvalues, dunnett, holm
 from experiments.stats.novelty import Novelty, day_correlation, novelty_test
 from experiments.stats.paired import (
     PairedCounts,
@@ -157,6 +157,7 @@ __all__ = [
     "dunnett",
     "feedback_effect",
     "group_sequential_bounds",
+    "holm",
     "interaction_test",
     "log_p_value",
     "mcnemar",

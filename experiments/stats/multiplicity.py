@@ -1,6 +1,6 @@
 """Many questions at once: adjusted p-values, and several arms against one control."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Literal, get_args
@@ -53,6 +53,16 @@ def adjust_pvalues(p: Sequence[float], *, method: Adjustment = "holm") -> NDArra
     adjusted = np.empty(tests)
     adjusted[order] = np.minimum(ordered, 1.0)
     return adjusted
+
+
+def holm(p_values: Iterable[float | None]) -> list[float | None]:
+    """Holm's adjusted p-values, in the order given; what has no p is no member of the family.
+
+    Raises: BadInput if a p is not in [0, 1].
+    """
+    given = list(p_values)
+    adjusted = iter(adjust_pvalues([p for p in given if p is not None]).tolist())
+    return [None if p is None else next(adjusted) for p in given]
 
 
 def dunnett(

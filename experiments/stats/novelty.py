@@ -50,8 +50,7 @@ def novelty_test(
 
     `reason`, and no numbers, if a day has one, or there are fewer than `MIN_DAYS`.
     Raises: BadInput if `alpha` is not in (0, 1), a day is negative, effects are relative or no
-    finite estimates with a positive error, or
-    `correlation` is no correlation matrix of the days.
+    finite estimates with a positive error, or `correlation` is no correlation matrix of the days.
     Source: H. Hohnhold, D. O'Brien & D. Tang, KDD 2015 (cohorts by tenure).
     """
     order = tuple(sorted(days.items()))

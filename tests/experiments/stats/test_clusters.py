@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from experiments.stats import Effect, Moments, ratio_test
+from experiments.stats import Moments, ratio_test
 from experiments.stats.clusters import cr2_test
 from ingest.errors import BadInput
+from tests.experiments.answers import answered
 from tests.experiments.vectors import vector
 
 Floats = NDArray[np.float64]
@@ -79,15 +80,6 @@ def working_model(
     if between <= 0:
         return 1.0, 0.0
     return (within, between) if within > 0 else (0.0, 1.0)
-
-
-def answered(effect: Effect) -> tuple[float, float, float, tuple[float, float]]:
-    assert effect.reason is None
-    assert effect.std_error is not None
-    assert effect.estimate is not None
-    assert effect.p_value is not None
-    assert effect.ci is not None
-    return effect.estimate, effect.std_error, effect.p_value, effect.ci
 
 
 @pytest.mark.parametrize("seed", range(8))
