@@ -48,5 +48,6 @@ def _table(metrics: list[dict[str, Any]]) -> Table:
 
 
 def _words(metric: Mapping[str, Any]) -> str:
-    window = f" (within {metric['window_s']:,} s)" if metric["window_s"] else ""
+    seconds = metric["window_s"]
+    window = f" (within {seconds / 86_400:g} days of the first exposure)" if seconds else ""
     return f"{metric['definition']}{window}"

@@ -43,9 +43,8 @@ def _show_parts(out: Console, each: Json) -> None:
             "  the arms' mixes differ so much that the overall effect has the wrong sign: with the "
             f"control's mix it is {number(each['standardised'], signed=True)}"
         )
-    table = Table(
-        "part", "control", "units", "difference", "interval", "p, Holm", "pulled in", box=None
-    )
+    units = "units: control", each["variant"]
+    table = Table("part", *units, "difference", "interval", "p, Holm", "pulled in", box=None)
     for part in each["parts"]:
         table.add_row(
             printable(part["part"]) or "(unknown)",
