@@ -13,10 +13,11 @@ exposures AS (
         argMin(toUInt32(assumeNotNull(data.version)), (received_at, id)) AS batch,
         argMin(variant, (received_at, id)) AS arm,
         toUnixTimestamp64Micro(min(received_at)) AS first
-    FROM events FINAL
+    FROM events
     PREWHERE type = 'thumbwheel.experiment.exposed.v1' AND experiment = {{key:String}}
     WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND data.reason = 'randomised'
         AND ifNull(data.version BETWEEN {{version:UInt32}} AND {{until:UInt32}}, 0)
+        AND {earliest}
     GROUP BY unit
 )"""
 

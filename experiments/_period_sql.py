@@ -26,9 +26,9 @@ owners AS (
                     AND at - toInt64(ifNull(data.duration_s, 0) * 1e6) - {{starts:Int64}}
                         - number * {{length:Int64}} >= {{wash_in:Int64}} AS own,
                 toUInt64(0) AS edit
-            FROM events FINAL
+            FROM events
             PREWHERE type = 'thumbwheel.completion.finished.v1' AND experiment = {{key:String}}
-            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}{edits}
+            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND {earliest}{edits}
         )
         GROUP BY answer
         HAVING max(own) AND minIf(number, own) = maxIf(number, own)

@@ -94,29 +94,35 @@ class Plan:
     _bits: list[tuple[str, str]] = field(default_factory=list)
     _numbers: dict[str, list[str]] = field(default_factory=dict)
     _targets: Columns = field(default_factory=lambda: Columns("m"))
+    _owners: Columns = field(default_factory=lambda: Columns("o"))
     _units: Columns = field(default_factory=lambda: Columns("t"))
+    _by_target: set[int] = field(default_factory=set)
+    """Bits of facts that count together with others of their target."""
     _facts: set[str] = field(default_factory=lambda: {_ALWAYS})
     _has_conversations: bool = False
 
     def total(self, term: Term, window_s: int | None, phase: Phase) -> str:
         """The column of what a unit's facts of the phase add up to."""
+        if len(term.factors) > 1 or term.factors[0].each != "fact":
+            self._by_target |= {self._within(each) for each in term.factors}
         if term.factors[0].each == "conversation":
             (measure,) = term.factors
             column = self._targets(self._conversation(measure, window_s))
-            last = f"maxMapIf([{column}.1], [{column}.2], {column}.2 > 0 AND {phase}).2"
-            return self._units(f"toInt64(arrayCount(code -> code % 2 = 1, {last}))")
+            last = f"maxMapIf([{column}.1], [{column}.2], {column}.2 > 0).2"
+            total = self._owners(f"toInt64(arrayCount(code -> code % 2 = 1, {last}))")
+            return self._units(f"sumIf({total}, {phase})")
         number, *others = (self._measure(each, window_s) for each in term.factors)
         if others:
             product = " * ".join((f"toInt128({number})", *others))
             number = f"toInt64(greatest(least({product}, {_BOUND}), -{_BOUND}))"
-        return self._units(f"sumIf({number}, {phase})")
+        return self._units(f"sumIf({self._owners(f'sum({number})')}, {phase})")
 
     def events(self, term: Term, window_s: int | None) -> str:
         """The column of all numbers of a unit since its first exposure."""
         (measure,) = term.factors
         number = self._number(measure.fact, measure.value or "")
         column = self._targets(f"groupArrayIf({number}, {self._counts(measure, window_s)})")
-        return self._units(f"groupArrayArrayIf({column}, post)")
+        return self._units(f"groupArrayArrayIf({self._owners(f'groupArrayArray({column})')}, post)")
 
     def stored(self, fact: str, name: str) -> str:
         """The field of a fact, as it is read from the table of facts."""
@@ -139,8 +145,9 @@ class Plan:
 
         Ask for every column before. `unit` is the column of a fact that names one.
         """
-        edits = sql.EDITS.format() if self.has_edits else ""
-        named = (each.format(unit=unit, edits=edits) for each in (sql.DOUBLED, *before))
+        edits = sql.EDITS.format(earliest=sql.EARLIEST) if self.has_edits else ""
+        parts = {"unit": unit, "edits": edits, "earliest": sql.EARLIEST}
+        named = (each.format(**parts) for each in (sql.DOUBLED, *before))
         return "WITH" + ",".join((*named, self.sums()))
 
     def sums(self) -> str:
@@ -156,6 +163,8 @@ class Plan:
             bits=listed(f"groupBitOr(bits{word}) AS any{word}" for word in words),
             acted=_once(scripted),
             measures=self._targets.listed(),
+            totals=self._owners.listed(),
+            by_target=self._is_by_target(),
             terms=self._units.listed(),
             facts=scan,
         )
@@ -181,9 +190,14 @@ class Plan:
     def _conversation(self, measure: Measure, window_s: int | None) -> str:
         """(conversation, twice the time of its fact, and one more where the fact is within)."""
         self._has_conversations = True
+        self._by_target.add(self._within(Measure(measure.fact)))
         known = f"{self._counts(Measure(measure.fact), window_s)} AND talk != 0"
         code = f"at * 2 + {_is_set(self._within(measure))}"
         return f"(maxIf(talk, {known}), maxIf({code}, {known}))"
+
+    def _is_by_target(self) -> str:
+        """Whether a fact counts together with others of its target."""
+        return " OR ".join(_is_set(bit) for bit in sorted(self._by_target)) or "false"
 
     def _counts(self, measure: Measure, window_s: int | None) -> str:
         """Whether a fact counts."""

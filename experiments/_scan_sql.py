@@ -10,17 +10,31 @@ Targets and units are hashed to 64 bits (SipHash), which join and group several 
 names: of ten million targets two look alike in one report of 400,000.
 """
 
-# Facts that are stored more than once, until the engine merges them. FINAL would merge every row of
-# every part to find them, by one thread: five times the rest of the report.
+# Facts that are stored more than once, until the engine merges them, and when each first came in. A
+# part holds a fact once, so one of each two is outside the largest part. FINAL would merge every row
+# of every part to find them, by one thread: five times the rest of the report.
 DOUBLED = """
 (
-    SELECT groupArray(fact) FROM (
-        SELECT fact FROM events
-        PREWHERE type IN {{types:Array(String)}}
+    SELECT groupArray((fact, earliest)) FROM (
+        SELECT fact, min(received_at) AS earliest
+        FROM events
+        PREWHERE fact IN (
+            SELECT fact FROM events WHERE _part != (
+                SELECT argMax(part, size)
+                FROM (SELECT _part AS part, count() AS size FROM events GROUP BY part)
+            )
+        )
         WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-        GROUP BY fact HAVING count() > 1
+        GROUP BY fact
+        HAVING count() > 1
     )
 ) AS doubled"""
+
+# For questions that another copy with the same time does not change.
+EARLIEST = """(
+    empty(doubled) OR fact NOT IN (SELECT arrayJoin(doubled.1))
+    OR (fact, received_at) IN (SELECT arrayJoin(doubled))
+)"""
 
 # One row per unit: what it met first, and whether a draw decided that.
 EXPOSURES = """
@@ -35,9 +49,10 @@ exposures AS (
         uniqExactIf(variant, data.reason = 'randomised') > 1 AS mixed,
         minIf(received_at, data.reason = 'randomised') AS exposed_at,
         toUnixTimestamp64Micro(exposed_at) AS first
-    FROM events FINAL
+    FROM events
     PREWHERE type = 'thumbwheel.experiment.exposed.v1' AND experiment = {{key:String}}
     WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND data.version = {{version:UInt32}}
+        AND {earliest}
     GROUP BY unit
 )"""
 
@@ -66,9 +81,9 @@ owners AS (
                 experiment = {{key:String}} AND ifNull(data.version = {{version:UInt32}}, 0)
                     AND data.reason = 'randomised' AS own,
                 toUInt64(0) AS edit
-            FROM events FINAL
+            FROM events
             PREWHERE type = 'thumbwheel.completion.finished.v1'
-            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}{edits}
+            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND {earliest}{edits}
         )
         GROUP BY answer
         HAVING if(mine, maxIf(user_hash, own), max(user_hash)) = who
@@ -80,9 +95,9 @@ owners AS (
 EDITS = """
             UNION ALL
             SELECT min(events.answer) AS answer, 0, 0, 0, target
-            FROM events FINAL
+            FROM events
             PREWHERE type = 'thumbwheel.diff.proposed.v1'
-            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
+            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND {earliest}
             GROUP BY target"""
 
 # `role` 0 is a fact, 1 a rater's last word, which counts after exposure, and 2 their first, which
@@ -93,21 +108,20 @@ FACTS = """
     FROM events
     PREWHERE type IN {{types:Array(String)}}
     WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-        AND (empty(doubled) OR fact NOT IN (SELECT arrayJoin(doubled)))
+        AND (empty(doubled) OR fact NOT IN (SELECT arrayJoin(doubled.1)))
     UNION ALL
     SELECT
         {target} AS target, 0 AS role, toUnixTimestamp64Micro(received_at) AS at{columns}
     FROM (
         SELECT *, data, target, lines_added, lines_removed FROM events
-        PREWHERE type IN {{types:Array(String)}}
-        WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-            AND notEmpty(doubled) AND fact IN (SELECT arrayJoin(doubled))
+        PREWHERE type IN {{types:Array(String)}} AND fact IN (SELECT arrayJoin(doubled.1))
+        WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND notEmpty(doubled)
         ORDER BY received_at
         LIMIT 1 BY source, id
     ) AS events"""
 
 # The last words are those of the view `current_feedback`; a test makes sure. The view reads the text
-# of all facts three times, this the columns of the few that are words, once.
+# of all facts three times, this the few columns that only words fill, once.
 _STEPS = """
     SELECT
         said.1 AS rater, said.2 AS kind, said.3 AS about, said.4 AS name,
@@ -133,11 +147,7 @@ _STEPS = """
         FROM (
             SELECT
                 type = 'thumbwheel.feedback.withdrawn.v1' AS withdrawal,
-                if(withdrawal, data.supersedes, id) AS word,
-                coalesce(
-                    nullIf(data.rater, ''), nullIf(user, ''),
-                    nullIf(extract(source, '^/ext/[^/]+'), ''), source
-                ) AS rater,
+                if(withdrawal, data.supersedes, word.id) AS which,
                 if(data.`gen_ai.evaluation.name` IN ('', 'user_vote'), 'thumb',
                     toString(data.`gen_ai.evaluation.name`)) AS name,
                 coalesce(
@@ -148,24 +158,17 @@ _STEPS = """
                     toFloat64OrNull(data.`gen_ai.evaluation.score.value`),
                     multiIf(label = 'up', 1., label = 'down', 0., NULL)
                 ) AS score,
-                toUnixTimestamp64Micro(received_at) AS at,
-                toUnixTimestamp64Micro(assumeNotNull(time)) AS clock,
-                multiIf(
-                    time IS NULL, at,
-                    sent_at >= time, at - toUnixTimestamp64Micro(assumeNotNull(sent_at)) + clock,
-                    least(clock, at)
-                ) AS said_at,
                 (
-                    rater, toString(data.target.kind), data.target.id, name, source, id, at,
-                    said_at, data.revision, sequence, score
+                    word.rater, toString(data.target.kind), data.target.id, name, word.source,
+                    word.id, word.at, word.said_at, data.revision, word.sequence, score
                 ) AS fact
             FROM events
             PREWHERE type IN ('thumbwheel.feedback.submitted.v1', 'thumbwheel.feedback.withdrawn.v1')
-            WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}}
-            ORDER BY received_at
-            LIMIT 1 BY source, id
+            WHERE word.at <= toUnixTimestamp64Micro({{as_of:DateTime64(6, 'UTC')}})
+            ORDER BY word.at
+            LIMIT 1 BY word.source, word.id
         )
-        GROUP BY word
+        GROUP BY which
     )"""
 
 WORDS = (
@@ -202,6 +205,7 @@ WORDS = (
     )"""
 )
 
+# Facts that are only counted add up by owner at once, the others by target first.
 SUMS = """
 per_target AS (
     SELECT any(owner) AS whose{bits}{measures}
@@ -209,13 +213,18 @@ per_target AS (
     ) AS fact
     INNER JOIN owners USING (target)
     WHERE at < until AND role != if(bitTest(owner, 0), 2, 1)
-    GROUP BY target
+    GROUP BY if({by_target}, target, owner)
+),
+per_owner AS (
+    SELECT whose, max({acted}) AS acted{totals}
+    FROM per_target
+    GROUP BY whose
 ),
 per_unit AS (
     SELECT
-        bitShiftRight(whose, 1) AS who, max({acted} AND post) AS scripted,
+        bitShiftRight(whose, 1) AS who, max(acted AND post) AS scripted,
         countIf(NOT post) > 0 AS past{terms}
-    FROM (SELECT *, bitTest(whose, 0) AS post FROM per_target)
+    FROM (SELECT *, bitTest(whose, 0) AS post FROM per_owner)
     GROUP BY who
 )"""
 
@@ -224,9 +233,9 @@ segments AS (
     SELECT who, argMax(said, (received_at, id)) AS segment
     FROM (
         SELECT bitShiftRight(sipHash64({unit}), 1) AS who, {segment} AS said, received_at, id
-        FROM events FINAL
+        FROM events
         PREWHERE type = {{segment_type:String}}
-        WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND said != ''
+        WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND {earliest} AND said != ''
     ) AS told
     INNER JOIN exposures USING (who)
     WHERE received_at < exposed_at

@@ -67,7 +67,7 @@ def _statement(
     levels = plan.levels(sql.EXPOSURES, sql.OWNERS, unit=unit)
     if segment:
         said = plan.stored(segment.fact, segment.field)
-        levels += "," + sql.SEGMENTS.format(unit=unit, segment=said)
+        levels += "," + sql.SEGMENTS.format(unit=unit, segment=said, earliest=sql.EARLIEST)
         group, join = ", segment", " LEFT JOIN segments USING (who)"
         sets = f"GROUPING SETS (({sets}), ({sets}, segment))"
     named = {f"q{n}": each for n, each in enumerate(columns) if each.events}

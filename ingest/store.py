@@ -31,15 +31,15 @@ _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 """What a column of times can hold."""
-
-
 _MIGRATION_S = 30
 _MOST_ASKED = 30_000
 """Characters, each of which may be three bytes, quoted and in a url."""
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "send_receive_timeout": 60}
 """Seconds; by default a server that hangs would hold a stop up for five minutes."""
+_AS_WRITTEN = "query_plan_join_swap_table"
 _INSERT = {
     "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
+    "optimize_on_insert": 1,  # a part holds a fact once; reports rest on it
     "distributed_foreground_insert": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
@@ -55,8 +55,9 @@ def _boundary(doing: str) -> Iterator[None]:
         code, name = _CODE.search(str(error)), _CODE_NAME.search(str(error))
         said = f"{type(error).__name__} {code[0] if code else ''} {name[1] if name else ''}"
         log.warning("store: %s: %s", doing, said.strip())
-        blames = doing.startswith("inserting") and _blames_rows(error, code)
-        kind = Refused if blames else Unavailable
+        kind = (
+            Refused if doing.startswith("inserting") and _blames_rows(error, code) else Unavailable
+        )
         raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
 
 
@@ -185,8 +186,11 @@ class Store:
 
     @property
     def _asking(self) -> dict[str, Any]:
-        """A table over all shards may be asked within a question to another."""
-        return {"distributed_product_mode": "global"} if self._cluster else {}
+        # A table over all shards may be asked within a question to another.
+        asking = {"distributed_product_mode": "global"} if self._cluster else {}
+        # The engine guesses badly which side of a join is the smaller one.
+        known = {_AS_WRITTEN} & self._client.server_settings.keys()
+        return asking | dict.fromkeys(known, "false")
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
@@ -261,9 +265,8 @@ class Store:
         )
         found: dict[FactId, int] = {}
         for part in _askable(ids):
-            rows = self.rows(
-                sql, sources=[fact.source for fact in part], ids=[fact.id for fact in part]
-            )
+            sources, names = map(list, zip(*part, strict=True))
+            rows = self.rows(sql, sources=sources, ids=names)
             found |= {FactId(row["source"], row["id"]): row["n"] for row in rows}
         return found
 
