@@ -55,9 +55,8 @@ def _boundary(doing: str) -> Iterator[None]:
         code, name = _CODE.search(str(error)), _CODE_NAME.search(str(error))
         said = f"{type(error).__name__} {code[0] if code else ''} {name[1] if name else ''}"
         log.warning("store: %s: %s", doing, said.strip())
-        kind = (
-            Refused if doing.startswith("inserting") and _blames_rows(error, code) else Unavailable
-        )
+        blames = doing.startswith("inserting") and _blames_rows(error, code)
+        kind = Refused if blames else Unavailable
         raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
 
 
@@ -67,10 +66,9 @@ def _blames_rows(error: Exception, code: re.Match[str] | None) -> bool:
 
 def _exact(value: object) -> object:
     """The client cuts times to the second when it binds them; as text they keep their microseconds."""
-    if isinstance(value, datetime):
-        value = min(max(value, EARLIEST), LATEST)
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-    return value
+    if not isinstance(value, datetime):
+        return value
+    return min(max(value, EARLIEST), LATEST).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
 def _part(name: str) -> str:

@@ -217,7 +217,7 @@ def test_shuffled_and_doubled_facts_and_any_number_of_threads_say_the_same(
     other = Store.open(store_dsn, database=f"shuffled_{draw.randrange(10**9)}")
     other.command("SYSTEM STOP MERGES events")
     rows = copied(store)
-    late = [dict(row, received_at=row["received_at"] + 10**6) for row in rows]
+    late = [dict(row, received_at=row["received_at"] + 10**6, user="another") for row in rows]
     shuffled = draw.sample([*rows, *rows, *late], 3 * len(rows))
     for start in range(0, len(shuffled), 700):
         part = [tuple(row.values()) for row in shuffled[start : start + 700]]
