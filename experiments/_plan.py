@@ -151,7 +151,7 @@ class Plan:
         return "WITH" + ",".join((*named, self.sums()))
 
     def sums(self) -> str:
-        """The levels of targets and of units. Ask for every column before."""
+        """The levels of targets, owners and units. Ask for every column before."""
         scripted = self._bit(_ALWAYS, f"{self._is(_ALWAYS)} AND data.simulated")
         target = _TARGETS if _MANY in self._facts else "events.target"
         scan = sql.FACTS.format(target=target, columns=listed(self._of_facts()))

@@ -1,6 +1,7 @@
-"""The statement of a report: one scan of the facts, three levels of sums, moments at the end.
+"""The statement of a report: one scan of the facts, four levels of sums, moments at the end.
 
-    facts ⋈ owners → a row per target (edit, completion, turn) → a row per unit → a row per arm
+    facts ⋈ owners → a row per target (edit, completion, turn) → per owner (a unit before or since its
+    exposure) → per unit → per arm
 
 Single braces are filled by `experiments._plan` with pieces out of closed lists; every value is
 bound. A fact counts after the first exposure where its target was served by this experiment at
