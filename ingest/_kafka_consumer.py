@@ -58,6 +58,8 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         """Where a batch ends that was intended and is to be polled again."""
         self._polled: dict[TopicPartition, tuple[int, int]] = {}
         """Since the last commit: the first offset, and the one after the last."""
+        self._again = False
+        """A batch among what was polled was intended before."""
 
     @classmethod
     def open(cls, topic: str, group: str, **servers: object) -> "KafkaLogConsumer":
@@ -100,6 +102,7 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
         elif waiting and waiting[-1].offset + 1 >= end:
             records = [waiting.popleft() for record in list(waiting) if record.offset < end]
             del self._ends[place]
+            self._again = True
         if waiting:
             self._waiting[place] = waiting
         if records:
@@ -131,19 +134,20 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
             self._waiting_bytes += _bytes(records)
         return bool(polled)
 
-    def intend(self) -> None:
+    def intend(self) -> bool:
         self._commit(
             {
                 place: OffsetAndMetadata(first, f"thumbwheel batch ends at {end}", -1)
                 for place, (first, end) in self._polled.items()
             }
         )
+        return self._again
 
     def commit(self) -> None:
         self._commit(
             {place: OffsetAndMetadata(end, "", -1) for place, (_, end) in self._polled.items()}
         )
-        self._polled.clear()
+        self._void()
 
     def _commit(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
         if commits and self._misplaced:
@@ -161,7 +165,11 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def rewind(self) -> None:
         self._forget()
+        self._void()
+
+    def _void(self) -> None:
         self._polled.clear()
+        self._again = False
 
     def _forget(self) -> None:
         self._misplaced = True
@@ -172,7 +180,7 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     def _seek(self) -> None:
         """The next record of each partition is the one after its commit."""
         if self._polled:
-            self._polled.clear()
+            self._void()
             raise Unavailable("read from Kafka: partitions changed hands; what was polled is void")
         if self._doubtful:
             # As another member of the group: from the one that left, brokers take no commit any more.

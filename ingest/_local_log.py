@@ -187,12 +187,15 @@ class _LocalConsumer:
         self._connection = connection
         self._progress = log.progress(group)
         self._polled = self._progress.committed
+        self._again = False
+        """What was polled since the last commit was intended before."""
 
     def poll(self, *, max_records: int, max_bytes: int, timeout_s: float) -> list[Record]:
         deadline = time.monotonic() + timeout_s
         while last := self._log.wait_beyond(self._polled, deadline - time.monotonic()):
             if self._polled < self._progress.intended:
                 last, max_records, max_bytes = self._progress.intended, -1, 0
+                self._again = True
             records = self._read(last, max_records, max_bytes)
             # None is left where another group's trim came first.
             self._polled = records[-1].offset if records else last
@@ -221,11 +224,13 @@ class _LocalConsumer:
                 records.append(Record(0, offset, text, value))
         return records
 
-    def intend(self) -> None:
+    def intend(self) -> bool:
         self._note(self._progress._replace(intended=self._polled))
+        return self._again
 
     def commit(self) -> None:
         self._note(Progress(committed=self._polled))
+        self._again = False
 
     def _note(self, progress: Progress) -> None:
         if self._polled != self._progress.committed:
@@ -234,6 +239,7 @@ class _LocalConsumer:
 
     def rewind(self) -> None:
         self._polled = self._progress.committed
+        self._again = False
 
     def close(self) -> None:
         with sqlite_wall("close the log"):

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+from uuid import uuid4
 
 from ingest._packed import unpack
 from ingest._rows import COLUMNS, DEAD_COLUMNS, DeadRow, Rows, rows_of
@@ -32,6 +34,8 @@ class Sink(Protocol):
     def insert_columns(
         self, table: str, columns: Mapping[str, Sequence[object]], *, token: str
     ) -> None: ...
+
+    def holds_any(self, columns: Mapping[str, Sequence[Any]]) -> bool: ...
 
 
 class Batch(NamedTuple):
@@ -104,19 +108,19 @@ class Drain:
         )
         if records:
             # An insert that is repeated after a crash must name the same rows by the same token.
-            self.consumer.intend()
-            self._keep(records)
+            again = self.consumer.intend()
+            self._keep(records, again=again)
             self.consumer.commit()
             self.oldest_waiting = None
         return records
 
-    def _keep(self, records: Sequence[Record]) -> None:
+    def _keep(self, records: Sequence[Record], *, again: bool) -> None:
         self.oldest_waiting = _received_at(records[0])
         rows = rows_of(records)
         token = _token(records)
         began = time.monotonic()
         blamed = self._blamed[token] >= _TRIES
-        dead = rows.dead + self._insert(rows, token, blamed=blamed)
+        dead = rows.dead + self._insert(rows, token, again=again, blamed=blamed)
         self._blamed.pop(token, None)
         if dead:
             letters = dict(zip(DEAD_COLUMNS, zip(*dead, strict=True), strict=True))
@@ -126,7 +130,7 @@ class Drain:
         self.dead += len(dead)
         self.watch(Batch(len(rows.facts), time.monotonic() - began))
 
-    def _insert(self, rows: Rows, token: str, *, blamed: bool) -> list[DeadRow]:
+    def _insert(self, rows: Rows, token: str, *, again: bool, blamed: bool) -> list[DeadRow]:
         """All are stored but those that the store will never take, which are given back.
 
         Raises: Unavailable until the rows were `blamed` several times: a broken connection can look
@@ -137,6 +141,10 @@ class Drain:
         try:
             columns = dict(zip(COLUMNS, rows.events, strict=True))
             self.store.insert_columns("events", columns, token=token)
+            if again and not self.store.holds_any(columns):
+                # ClickHouse notes a token before it stores the rows. When it dies in between, or
+                # cannot write, it takes these rows for stored ever after.
+                self.store.insert_columns("events", columns, token=f"{token}!{uuid4().hex}")
         except Refused as error:
             if not blamed:
                 self._blamed[token] += 1
@@ -145,8 +153,8 @@ class Drain:
                 return [rows.letter(error.detail)]
             first, second = rows.halves()
             return [
-                *self._insert(first, f"{token}<", blamed=True),
-                *self._insert(second, f"{token}>", blamed=True),
+                *self._insert(first, f"{token}<", again=again, blamed=True),
+                *self._insert(second, f"{token}>", again=again, blamed=True),
             ]
         return []
 
@@ -165,6 +173,10 @@ def _received_at(record: Record) -> datetime | None:
 
 
 def _token(records: Sequence[Record]) -> str:
-    """Names the rows, so that an insert that is repeated is the same insert."""
+    """Names the rows, so that an insert that is repeated is the same insert.
+
+    A log that was made anew has the offsets of the one before, but not its records.
+    """
     first, last = records[0], records[-1]
-    return f"{first.topic}/{first.partition}/{first.offset}-{last.offset}"
+    content = blake2b(first.value, digest_size=8).hexdigest()
+    return f"{first.topic}/{first.partition}/{first.offset}-{last.offset}/{content}"

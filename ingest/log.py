@@ -41,8 +41,10 @@ class Consumer(Protocol):
             commit is void, for the partitions may be another reader's.
         """
 
-    def intend(self) -> None:
+    def intend(self) -> bool:
         """What was polled since the last commit is one batch of each partition from now on.
+
+        True when one of them was intended before it was polled, so it may have been stored already.
 
         Whoever reads the partition next, after a crash, a rewind or a rebalance, gets exactly its
         records, no more and no fewer, in the first poll of it. So their first and last offset name

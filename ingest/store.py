@@ -1,6 +1,5 @@
 """The ClickHouse store: an engine in this process (`chdb:///folder`) or a server, the same SQL."""
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,20 +12,13 @@ import clickhouse_connect
 import clickhouse_connect.common
 import numpy as np
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError, DataError
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from ingest._known import FactId, Hashes
 from ingest._schema import lifetimes, migrations, on_cluster
-from ingest.errors import Refused, Unavailable
+from ingest._store_wall import is_torn, store_wall
+from ingest.errors import Unavailable
 
-log = logging.getLogger(__name__)
-
-_CODE = re.compile(r"[Cc]ode: (\d+)")
-_CODE_NAME = re.compile(r"\(([A-Z][A-Z_]+)\)")
-_NEVER = frozenset({6, 25, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 131, 190, 321, 349, 675})
-"""Codes of the engine that blame the rows: parse errors, types, ranges, sizes."""
-_TORN = frozenset({32, 33, 40, 74, 107, 226, 228, 246, 271, 273, 740})
-"""Codes of reading what was written badly: ends too early, wrong checksums, missing files."""
 _NAME = "0123456789abcdefghijklmnopqrstuvwxyz_"
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(2262, 1, 1, tzinfo=UTC)
@@ -43,25 +35,6 @@ _INSERT = {
     "distributed_foreground_insert": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
-
-
-@contextmanager
-def _boundary(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except (ClickHouseError, OSError) as error:
-        # The engine's own words hold the statement and its values: neither a client nor a log may
-        # see them.
-        code, name = _CODE.search(str(error)), _CODE_NAME.search(str(error))
-        said = f"{type(error).__name__} {code[0] if code else ''} {name[1] if name else ''}"
-        log.warning("store: %s: %s", doing, said.strip())
-        blames = doing.startswith("inserting") and _blames_rows(error, code)
-        kind = Refused if blames else Unavailable
-        raise kind(f"store: {doing} failed{f' (Code: {code[1]})' if code else ''}") from error
-
-
-def _blames_rows(error: Exception, code: re.Match[str] | None) -> bool:
-    return isinstance(error, DataError) or (code is not None and int(code[1]) in _NEVER)
 
 
 def _exact(value: object) -> object:
@@ -120,7 +93,7 @@ class Store:
             raise ValueError("database: use a-z, 0-9 and _")
         # A session would let one question of this process wait for another.
         clickhouse_connect.common.set_setting("autogenerate_session_id", False)
-        with _boundary("opening"):
+        with store_wall("opening"):
             patience: dict[str, Any] = {} if dsn.startswith("chdb:") else _PATIENCE
             client = clickhouse_connect.get_client(dsn=dsn, **patience)
             where = f" ON CLUSTER {cluster}" if cluster else ""
@@ -134,7 +107,7 @@ class Store:
 
     def migrate(self) -> None:
         """Numbered files of `ingest/migrations`, each once, in order; another's are waited for."""
-        with _boundary("migrating"):
+        with store_wall("migrating"):
             self._client.command(
                 "CREATE TABLE IF NOT EXISTS migrations (name String, at DateTime DEFAULT now()) "
                 "ENGINE = MergeTree ORDER BY name"
@@ -168,7 +141,7 @@ class Store:
     def keep(self, keep: str) -> None:
         """Facts go when the days of their consent are over. Raises: BadInput, Unavailable."""
         wanted = lifetimes(keep)
-        with _boundary("setting how long facts are kept"):
+        with store_wall("setting how long facts are kept"):
             for table in ("events", "pointers"):
                 had = self._client.command(
                     f"SHOW CREATE TABLE {table}{'_local' if self._cluster else ''}"
@@ -204,7 +177,7 @@ class Store:
 
         Raises: Unavailable; Refused when it is the rows that the store cannot take.
         """
-        with _boundary(f"inserting into {table}"):
+        with store_wall(f"inserting into {table}"):
             self._client.insert(
                 table,
                 list(columns.values()),
@@ -215,7 +188,7 @@ class Store:
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """The answer to a question; values are bound as `{name:Type}`. Raises: Unavailable."""
-        with _boundary("reading"), self._doubting():
+        with store_wall("reading"), self._doubting():
             bound = {name: _exact(value) for name, value in parameters.items()}
             answer = self._client.query(sql, parameters=bound, settings=self._asking)
             return list(answer.named_results())
@@ -225,9 +198,7 @@ class Store:
         try:
             yield
         except ClickHouseError as error:
-            code = _CODE.search(str(error))
-            if code and int(code[1]) in _TORN:
-                self.torn = True
+            self.torn = self.torn or is_torn(error)
             raise
 
     def detach_part(self, table: str, part: str) -> None:
@@ -243,7 +214,7 @@ class Store:
     def command(self, sql: str, **parameters: object) -> None:
         """The statement has been carried out, mutations included. Raises: Unavailable."""
         bound = {name: _exact(value) for name, value in parameters.items()}
-        with _boundary("changing"):
+        with store_wall("changing"):
             for each in on_cluster(sql, self._cluster):
                 self._client.command(each, parameters=bound, settings={"mutations_sync": 2})
 
@@ -268,6 +239,23 @@ class Store:
             found |= {FactId(row["source"], row["id"]): row["n"] for row in rows}
         return found
 
+    def holds_any(self, columns: Mapping[str, Sequence[Any]]) -> bool:
+        """Whether one of these rows is stored, with its place in the log. Rows that were inserted
+        together are stored together, but may give way to earlier copies. Raises: Unavailable.
+        """
+        sql = (
+            "SELECT DISTINCT position FROM events "
+            "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)})"
+        )
+        places = set(columns["position"])
+        ids = list(map(FactId, columns["source"], columns["id"]))
+        for part in _askable(ids):
+            sources, names = map(list, zip(*part, strict=True))
+            found = self.rows(sql, sources=sources, ids=names)
+            if any(row["position"] in places for row in found):
+                return True
+        return False
+
     def hashes(self) -> Iterator[Hashes]:
         """Of all facts, block by block, as `Known` wants them. Raises: Unavailable."""
         sql = (
@@ -275,7 +263,7 @@ class Store:
             "reinterpretAsUInt64(substring(hash, 9, 8)) FROM "
             "(SELECT murmurHash3_128(concat(source, char(0), id)) AS hash FROM events)"
         )
-        with _boundary("reading"), self._client.query_np_stream(sql) as blocks:
+        with store_wall("reading"), self._client.query_np_stream(sql) as blocks:
             for block in blocks:
                 yield np.asarray(block, dtype=np.uint64)
 
@@ -292,7 +280,7 @@ class Store:
 
     def drop(self) -> None:
         """The database and every fact in it are gone, and the store is closed."""
-        with _boundary("dropping"):
+        with store_wall("dropping"):
             self._client.command(f"DROP DATABASE {self._database}")
         self.close()
 

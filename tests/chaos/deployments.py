@@ -88,6 +88,12 @@ class Embedded:
     def start(self) -> None:
         self.server.start()
 
+    def tables(self) -> Sequence[Path]:
+        """Folders of those that drains fill; the ones that have parts, if any."""
+        found = (self.data / "store" / "store").glob("*/*/deduplication_logs")
+        tables = [each.parent for each in sorted(found)]
+        return [each for each in tables if any(each.glob("all_*"))] or tables
+
     def fill_disk(self, *, left: int = 0) -> None:
         """So many bytes are left, less than a block of a file if none."""
         with (self.data / "ballast").open("ab", buffering=0) as ballast:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from tests.chaos.deployments import DAY_S, NEARLY_FULL_BYTES, Embedded, Grown
 from tests.chaos.members import ROOT, Member
 from tests.clickhouse_server import Mood
 from tests.ingest.brokers import free_port
+from tests.parts import no_part_can_be_committed
 
 _STOP_S = 10
 _FILE_BYTES = (70_000, 200_000)
@@ -105,6 +107,15 @@ def _dies_on_a_full_disk(deployment: Embedded, draw: Random) -> None:
     deployment.server.start()
 
 
+def _no_part_is_committed(deployment: Embedded, draw: Random, *, then_dies: bool) -> None:
+    with no_part_can_be_committed(draw.choice(deployment.tables())):
+        time.sleep(draw.uniform(0.5, 1.5))
+        if then_dies:
+            deployment.server.kill()
+    if then_dies:
+        deployment.server.start()
+
+
 def _second_server(deployment: Embedded, draw: Random) -> None:
     time.sleep(draw.uniform(0, 0.2))
     command = [sys.executable, "-m", "thumbwheel", "up", "--data", str(deployment.data)]
@@ -143,6 +154,8 @@ EMBEDDED = (
     Fault("disk full", _disk_full),
     Fault("writes fail", _writes_fail),
     Fault("writes fail, then kill -9", _dies_on_a_full_disk),
+    Fault("no part is committed", partial(_no_part_is_committed, then_dies=False)),
+    Fault("kill -9 before a commit", partial(_no_part_is_committed, then_dies=True)),
     Fault("second server", _second_server),
     Fault("requests break off", _requests_break_off),
 )

@@ -45,10 +45,13 @@ def assert_right(findings: Findings, say: Callable[[str], None]) -> None:
         assert max(sizes) < first * _GROWTH + _SPARE_MIB, f"{name}: {sizes}"
 
 
-def test_six_faults_in_a_row_lose_nothing_double_nothing_and_keep_the_order(
+def test_seven_faults_in_a_row_lose_nothing_double_nothing_and_keep_the_order(
     tmp_path: Path, seed: int
 ) -> None:
-    named = {"kill -9", "writes fail", "frozen", "clock jumps a day", "second server", "SIGTERM"}
+    named = {
+        "kill -9 before a commit", "no part is committed", "writes fail", "frozen",
+        "clock jumps a day", "second server", "SIGTERM",
+    }  # fmt: skip
     deployment = Embedded.on(tmp_path / "d", own_disk=False)
     faults = [fault for fault in embedded_faults(deployment) if fault.name in named]
     findings = Findings()

@@ -48,7 +48,7 @@ def test_a_decision_made_again_from_a_replayed_and_shuffled_log_is_the_same_to_t
     again.close()
     Random(1).shuffle(records)
     for start in range(0, len(records), 7):
-        Drain(reader, store)._keep(records[start : start + 7])  # noqa: SLF001 - in another order
+        Drain(reader, store)._keep(records[start : start + 7], again=False)  # noqa: SLF001 - in another order
     log.close()
     assert decisions.make_again(experiment(), made.id)["identical"]
     assert decisions.make(experiment(), as_of) == made

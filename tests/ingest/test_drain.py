@@ -1,16 +1,20 @@
 import json
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any
+
+import pytest
 
 from ingest.drain import Drain
 from ingest.errors import Refused, Unavailable
 from ingest.intake import Intake
-from ingest.log import Entry, Log
+from ingest.log import Entry, Log, open_log
 from ingest.store import Store
 from ingest.wire import split_batch
 from tests.facts import fact
+from tests.parts import no_part_can_be_committed
 
 
 def fill(intake: Intake, count: int) -> list[str]:
@@ -29,6 +33,7 @@ class _MoodyStore:
 
     def __init__(self, store: Store, moods: Sequence[str]) -> None:
         self._store, self._moods = store, list(moods)
+        self.holds_any = store.holds_any
 
     def insert_columns(
         self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
@@ -64,7 +69,7 @@ def test_a_reader_that_died_before_committing_repeats_and_the_store_keeps_one_ro
     ids = fill(intake, 40)
     first = log.consumer("store")
     records = first.poll(max_records=100, max_bytes=1 << 30, timeout_s=1)
-    Drain(first, store)._keep(records[:17])  # noqa: SLF001 - the moment between insert and commit
+    Drain(first, store)._keep(records[:17], again=False)  # noqa: SLF001 - the moment between insert and commit
     first.close()
     second = log.consumer("store")
     Drain(second, store).step(timeout_s=1)
@@ -92,6 +97,7 @@ class _PickyStore:
 
     def __init__(self, store: Store, never: str) -> None:
         self._store, self._never = store, never
+        self.holds_any = store.holds_any
 
     def insert_columns(
         self, table: str, columns: Mapping[str, Sequence[Any]], *, token: str
@@ -120,6 +126,47 @@ def test_a_row_that_the_store_never_takes_becomes_a_dead_letter_and_its_neighbou
     assert json.loads(letter["raw"])["id"] == ids[17]
 
 
+def folder_of(table: str, store: Store) -> Path:
+    sql = (
+        "SELECT data_paths[1] AS folder FROM system.tables "
+        "WHERE database = currentDatabase() AND name = {table:String}"
+    )
+    return Path(store.rows(sql, table=table)[0]["folder"])
+
+
+@pytest.mark.parametrize("table", ["events", "pointers", "dead_letters"])
+def test_what_the_engine_noted_and_did_not_store_is_stored_when_the_batch_is_repeated(
+    table: str, intake: Intake, log: Log, store: Store, drain: Drain
+) -> None:
+    store.command(f"SYSTEM STOP MERGES {table}")
+    ids = fill(intake, 20)
+    log.append([Entry("k", b"not ours")])
+    with no_part_can_be_committed(folder_of(table, store)), pytest.raises(Unavailable):
+        drain.step(timeout_s=1)
+    drain.consumer.rewind()
+    assert drain.step(timeout_s=1)
+    store.command(f"SYSTEM START MERGES {table}")
+    assert stored(store) == ids
+    assert store.rows("SELECT count() AS n FROM events")[0]["n"] == 20
+    pointed = "SELECT uniqExact(id) AS n FROM pointers WHERE kind = 'conversation'"
+    assert store.rows(pointed)[0]["n"] == 20
+    assert store.rows("SELECT count() AS n FROM dead_letters FINAL")[0]["n"] == 1
+
+
+def test_a_new_log_over_an_old_store_loses_nothing(
+    intake: Intake, store: Store, drain: Drain, tmp_path: Path
+) -> None:
+    ids = fill(intake, 10)
+    drain.step(timeout_s=1)
+    new = open_log(f"sqlite:///{tmp_path / 'new.db'}")
+    ids += fill(Intake(new, store), 10)
+    consumer = new.consumer("store")
+    Drain(consumer, store).step(timeout_s=1)
+    consumer.close()
+    new.close()
+    assert sorted(stored(store)) == sorted(ids)
+
+
 def test_replaying_a_shuffled_log_changes_no_row(
     intake: Intake, log: Log, store: Store, drain: Drain
 ) -> None:
@@ -131,7 +178,7 @@ def test_replaying_a_shuffled_log_changes_no_row(
     again.close()
     Random(5).shuffle(records)
     for start in range(0, len(records), 3):
-        drain._keep(records[start : start + 3])  # noqa: SLF001 - batches of another cut
+        drain._keep(records[start : start + 3], again=False)  # noqa: SLF001 - batches of another cut
     assert store.rows("SELECT * FROM events FINAL ORDER BY id") == before
 
 

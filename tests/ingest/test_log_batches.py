@@ -123,6 +123,32 @@ def test_what_several_polls_brought_is_one_batch_of_each_partition(log: Log) -> 
 
 
 @complete
+def test_intending_tells_whether_the_batch_was_intended_before(log_url: str) -> None:
+    log = open_log(log_url)
+    append_singly(log, TEN)
+    with reading(log) as consumer:
+        poll(consumer, max_records=3)
+        assert not consumer.intend()
+        consumer.rewind()
+        poll(consumer)
+        assert consumer.intend()
+        consumer.commit()
+        poll(consumer, max_records=2)
+        consumer.rewind()
+        poll(consumer, max_records=2)
+        assert not consumer.intend()
+    log.close()
+    reopened = open_log(log_url)
+    with reading(reopened) as consumer:
+        assert numbers(poll(consumer)) == [3, 4]
+        assert consumer.intend()
+        consumer.commit()
+        poll(consumer)
+        assert not consumer.intend()
+    reopened.close()
+
+
+@complete
 def test_intending_and_committing_nothing_changes_nothing(log: Log) -> None:
     append_singly(log, TEN[:2])
     with reading(log) as consumer:

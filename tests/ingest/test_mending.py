@@ -13,7 +13,8 @@ from ingest.errors import Unavailable
 from ingest.intake import Intake
 from ingest.log import Log
 from ingest.store import Store
-from tests.ingest.test_drain import fill, stored
+from tests.ingest.test_drain import fill, folder_of, stored
+from tests.parts import no_part_can_be_committed
 
 _NEWEST = """
 SELECT name, path FROM system.parts
@@ -68,6 +69,17 @@ def test_facts_of_a_torn_part_come_back_from_the_log_once_each(
     assert sorted(stored(store)) == sorted(torn)
     assert store.rows("SELECT count() AS n FROM events FINAL")[0]["n"] == len(torn)
     assert mending.turn() == 0
+
+
+def test_a_mending_that_the_engine_noted_and_did_not_store_is_stored_at_the_next_turn(
+    torn: list[str], log: Log, store: Store
+) -> None:
+    with pytest.raises(Unavailable):
+        store.rows(BODIES)
+    with no_part_can_be_committed(folder_of("events", store)), pytest.raises(Unavailable):
+        Mending(log, store).turn()
+    assert Mending(log, store).turn() > 0
+    assert sorted(stored(store)) == sorted(torn)
 
 
 def test_a_mending_that_broke_off_is_finished_at_the_next_turn(

@@ -189,6 +189,7 @@ class _Away:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.holds_any = store.holds_any
         self.sizes: list[float] = []
 
     def insert_columns(
