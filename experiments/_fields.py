@@ -25,8 +25,27 @@ STORED = frozenset(
         "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens", "cost_usd", "similarity",
     }
 )  # fmt: skip
-COLUMNS = frozenset({"lines_added", "lines_removed"})
-"""Columns of their own: sums over the parts of an edit."""
+_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens")
+NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "turn.submitted": ("similarity",),
+    "inference.completed": (*_TOKENS, "duration_s", "cost_usd"),
+    "completion.finished": (*_TOKENS, "duration_s", "time_to_first_token_s"),
+    **dict.fromkeys(("turn.completed", "turn.cancelled", "tool.called"), ("duration_s",)),
+    "diff.proposed": ("lines_added", "lines_removed"),
+    **dict.fromkeys(
+        (
+            "diff.shown", "completion.shown", "completion.accepted",
+            "completion.partially_accepted", "completion.ended",
+        ),
+        ("visible_s",),
+    ),
+    "diff.decided": ("decision_s",),
+    "diff.first_edit": ("time_to_edit_s",),
+    "diff.survival": ("kept_ratio", "checkpoint_s"),
+    "diff.reverted": ("after_s",),
+    "diff.committed": ("after_s", "kept_ratio"),
+}  # fmt: skip
+"""What the elements of the column `numbers` are for each kind of fact. They are never NULL, but NaN."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +66,7 @@ _RATING = {
     "name": Field("name", "text"),
     "score": Field("score", "number"),
 }
-_LINES = {name: Field(name, "number", whole=True) for name in sorted(COLUMNS)}
+_LINES = {name: Field(name, "number", whole=True) for name in NUMBERS["diff.proposed"]}
 
 
 @cache

@@ -23,7 +23,7 @@ owners AS (
                 number BETWEEN 0 AND {{last:Int64}}
                     AND ifNull(data.version = {{version:UInt32}}, 0)
                     AND data.reason = 'randomised'
-                    AND at - toInt64(ifNull(data.duration_s, 0) * 1e6) - {{starts:Int64}}
+                    AND at - toInt64(least(ifNull(data.duration_s, 0), 1e9) * 1e6) - {{starts:Int64}}
                         - number * {{length:Int64}} >= {{wash_in:Int64}} AS own,
                 toUInt64(0) AS edit
             FROM events

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from experiments import _scan_sql as sql
-from experiments._fields import COLUMNS, FEEDBACK, STORED, facts, type_of
+from experiments._fields import FEEDBACK, NUMBERS, STORED, facts, type_of
 from experiments._measures import Measure, Term, Where
 
 MICRO = 1_000_000
@@ -19,8 +19,7 @@ Phase = Literal["post", "NOT post"]
 
 _ALWAYS = "completion.finished"
 _MANY = "diff.committed"
-_NO_NUMBER, _NO_TEXT = "CAST(NULL, 'Nullable(Float64)')", "toLowCardinality('')"
-_EMPTY = {"number": _NO_NUMBER, "text": _NO_TEXT, "flag": "false"}
+_EMPTY = {"number": "NULL::Nullable(Float64)", "text": "toLowCardinality('')", "flag": "false"}
 _TYPES = {"number": "Nullable(Float64)", "text": "LowCardinality(String)", "flag": "Bool"}
 _RATING = {"name": "name", "score": "word.3"}
 _TARGETS = (
@@ -126,10 +125,10 @@ class Plan:
 
     def stored(self, fact: str, name: str) -> str:
         """The field of a fact, as it is read from the table of facts."""
+        if name in (numbers := NUMBERS.get(fact, ())):
+            return f"numbers.{numbers.index(name) + 1}"
         if name in STORED:
             return f"data.`{name}`"
-        if name in COLUMNS:
-            return name
         kind = facts()[fact][name].kind
         path = f"body, 'data', {self.bound(name, 'String')}"
         # Without the `if` the text of every fact would be parsed.
@@ -229,15 +228,16 @@ class Plan:
         read = f"assumeNotNull({self._read(fact, name)})"
         scaled = read if facts()[fact][name].whole else f"round({read} * {MICRO})"
         numbers = self._numbers.setdefault(fact, [])
-        if scaled not in numbers:
-            numbers.append(scaled)
-        return f"n{numbers.index(scaled)}"
+        finite = f"toInt64(ifNotFinite({scaled}, 0))"
+        if finite not in numbers:
+            numbers.append(finite)
+        return f"n{numbers.index(finite)}"
 
     def _of_facts(self) -> Iterator[str]:
         yield from self._packed([read for read, _ in self._bits])
         for place in range(max(map(len, self._numbers.values()), default=0)):
             choices = "".join(
-                f"{self._is(fact)}, toInt64({numbers[place]}), "
+                f"{self._is(fact)}, {numbers[place]}, "
                 for fact, numbers in self._numbers.items()
                 if fact != FEEDBACK and place < len(numbers)
             )
@@ -249,7 +249,7 @@ class Plan:
         yield from self._packed([said for _, said in self._bits])
         mine = self._numbers.get(FEEDBACK, [])
         for place in range(max(map(len, self._numbers.values()), default=0)):
-            yield f"toInt64({mine[place] if place < len(mine) else 0}) AS n{place}"
+            yield f"{mine[place] if place < len(mine) else 'toInt64(0)'} AS n{place}"
         if self._has_conversations:
             yield "0 AS talk"
 

@@ -114,7 +114,7 @@ FACTS = """
     SELECT
         {target} AS target, 0 AS role, toUnixTimestamp64Micro(received_at) AS at{columns}
     FROM (
-        SELECT *, data, target, lines_added, lines_removed FROM events
+        SELECT *, data, target, numbers FROM events
         PREWHERE type IN {{types:Array(String)}} AND fact IN (SELECT arrayJoin(doubled.1))
         WHERE received_at <= {{as_of:DateTime64(6, 'UTC')}} AND notEmpty(doubled)
         ORDER BY received_at

@@ -136,6 +136,21 @@ def test_what_is_said_after_exposure_of_before_changes_no_covariate(
     assert read(store, 9).arms["a"].samples[NET.key].pre == before
 
 
+def test_a_number_that_nothing_can_measure_is_left_out_and_breaks_no_report(
+    store: Store, tell: Tell
+) -> None:
+    made = World()
+    made.expose(0, "u")
+    made.serve(1, "u", "c1", time_to_first_token_s=0.5)
+    made.serve(1, "u", "c2", time_to_first_token_s=1e305, duration_s=1e305)
+    made.serve(1, "u", "c3")
+    made.thumb(1, "c1", 1e305)
+    made.tell(tell)
+    found = read(store, 2, *ALL)
+    assert sums(found, "time_to_first_token") == (0.5, 1)
+    assert sums(found, "thumbs_net") == (1, 3)
+
+
 def test_segments_are_by_what_was_known_before_the_first_exposure(store: Store, tell: Tell) -> None:
     made = World()
     language = Segment("language", "L", "diff.proposed", "thumbwheel.language_id")

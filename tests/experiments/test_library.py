@@ -1,11 +1,14 @@
 """The metrics there are, and those a user adds."""
 
+import json
+import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from experiments import metrics
-from experiments._fields import STORED, facts
+from experiments._fields import NUMBERS, STORED, facts, type_of
 from experiments.library import load
 from ingest.errors import BadInput
 from ingest.store import Store
@@ -79,3 +82,18 @@ def test_the_columns_of_the_store_are_those_that_are_read(store: Store) -> None:
     assert all(name in text for name in STORED), names
     known = {name for fields in facts().values() for name in fields}
     assert known >= STORED
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_numbers_are_in_the_places_where_they_are_read(kind: str, store: Store) -> None:
+    said = {name: place + 1.0 for place, name in enumerate(NUMBERS[kind])}
+    lines = {name: int(said[name]) for name in said if name.startswith("lines_")}
+    data = {name: number for name, number in said.items() if name not in lines}
+    for name, each in (("all", {**data, "hunks": [lines]}), ("none", {})):
+        body = json.dumps({"data": each})
+        row = (name, type_of(kind), body, datetime(2026, 11, 1, tzinfo=UTC))
+        store.insert("events", ("id", "type", "body", "received_at"), [row], token=name)
+    found = {row["id"]: row["numbers"] for row in store.rows("SELECT id, numbers FROM events")}
+    assert list(found["all"][: len(said)]) == list(said.values())
+    unsaid = found["none"][: len(said)]
+    assert all(number == 0 if lines else math.isnan(number) for number in unsaid)

@@ -249,6 +249,16 @@ def test_a_late_thumb_and_an_edit_count_in_the_period_that_served_their_answer(
         facts.append(fact("diff.proposed", data=edit))
         if period == 7:
             facts.append(fact("diff.reverted", data={"diff.id": "d7", "by": "undo"}))
+    dealt = assign(experiments.get("s1").spec, "u", at=late)
+    assert dealt
+    facts.append(
+        fact("completion.finished", user="u", data={
+            "completion.id": "began before the wash-in", "checkpoint": dealt.checkpoint,
+            "experiment": "s1", "version": 1, "variant": dealt.variant,
+            "assignment": dealt.assignment_id, "reason": "randomised", "outcome": "ok",
+            "duration_s": 1e305,
+        })
+    )  # fmt: skip
     running.server.ingest.intake.take_own(*facts)
     running.until_stored()
     (thumbs, undone) = read(running, end)["metrics"]
