@@ -6,8 +6,9 @@ from typing import Any
 
 from experiments._exact import Exact, quantile_sample
 from experiments._measures import Cap, Metric, Term
-from experiments._plan import MICRO, Phase, Plan, scale_of
+from experiments._plan import Phase, Plan, scale_of
 from experiments._reading import Sample
+from experiments._row import MICRO
 from experiments.stats.quantiles import bound_levels
 from experiments.stats.ratio import FEW_UNITS
 

@@ -66,7 +66,7 @@ def _statement(
     group, join, sets = "", "", "arm, why, mixed"
     levels = plan.levels(sql.EXPOSURES, sql.OWNERS, unit=unit)
     if segment:
-        said = plan.stored(segment.fact, segment.field)
+        said = plan.row.stored(segment.fact, segment.field)
         levels += "," + sql.SEGMENTS.format(unit=unit, segment=said, earliest=sql.EARLIEST)
         group, join = ", segment", " LEFT JOIN segments USING (who)"
         sets = f"GROUPING SETS (({sets}), ({sets}, segment))"

@@ -247,8 +247,7 @@ def test_a_late_thumb_and_an_edit_count_in_the_period_that_served_their_answer(
     for period in range(12):
         edit = {"diff.id": f"d{period}", "completion.id": f"{period}-0"}
         facts.append(fact("diff.proposed", data=edit))
-        if period == 7:
-            facts.append(fact("diff.reverted", data={"diff.id": "d7", "by": "undo"}))
+    facts.append(fact("diff.reverted", data={"diff.id": "d7", "by": "undo"}))
     dealt = assign(experiments.get("s1").spec, "u", at=late)
     assert dealt
     facts.append(
