@@ -28,7 +28,10 @@ _MOST_ASKED = 30_000
 """Characters, each of which may be three bytes, quoted and in a url."""
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "send_receive_timeout": 60}
 """Seconds; by default a server that hangs would hold a stop up for five minutes."""
-_AS_WRITTEN = "query_plan_join_swap_table"
+_AS_WRITTEN = {
+    "query_plan_join_swap_table": "false",  # it guesses badly which side of a join is the smaller one
+    "optimize_and_compare_chain": "0",  # of a report's statement it takes longer than to parse it
+}
 _INSERT = {
     "async_insert": 0,  # an answer before the rows are stored would let offsets run ahead
     "optimize_on_insert": 1,  # a part holds a fact once; reports rest on it
@@ -159,9 +162,8 @@ class Store:
     def _asking(self) -> dict[str, Any]:
         # A table over all shards may be asked within a question to another.
         asking = {"distributed_product_mode": "global"} if self._cluster else {}
-        # The engine guesses badly which side of a join is the smaller one.
-        known = {_AS_WRITTEN} & self._client.server_settings.keys()
-        return asking | dict.fromkeys(known, "false")
+        known = self._client.server_settings
+        return asking | {name: value for name, value in _AS_WRITTEN.items() if name in known}
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
