@@ -13,7 +13,8 @@ _AHEAD = 200
 def no_part_can_be_committed(table: Path) -> Iterator[None]:
     """Files are where its next parts belong, so inserts fail at the last of their steps, a rename.
 
-    By then the engine has noted their tokens, as if it had been killed before that step.
+    By then the engine has noted their tokens, as if it had been killed before that step. The table
+    has parts, or never had any: a part's name tells which ones come next.
     """
     found = [_PART.fullmatch(each.name) for each in table.iterdir()]
     last = max((int(part[1]) for part in found if part), default=0)
@@ -28,4 +29,4 @@ def no_part_can_be_committed(table: Path) -> Iterator[None]:
         yield
     finally:
         for file in files:
-            file.unlink()
+            file.unlink(missing_ok=True)
