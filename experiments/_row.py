@@ -138,8 +138,8 @@ class Row:
             tests = self._tests[word * WORD :][:WORD]
             yield f"{_shifted(tests, of_words=True)} AS bits{word}"
         for place, named in sorted(self._numbers.items()):
-            score = f"assumeNotNull({_RATING['score']}) * {MICRO}"
-            yield f"{_integer(f'round({score})') if FEEDBACK in named else 'toInt64(0)'} AS n{place}"
+            number = self._integer(FEEDBACK, "score") if FEEDBACK in named else "toInt64(0)"
+            yield f"{number} AS n{place}"
         if self.has_conversations:
             yield "0 AS talk"
 
@@ -159,21 +159,19 @@ class Row:
         read = f"numbers.{place + 1}"
         finer = sorted(type_of(fact) for fact, name in mine.items() if not _whole(fact, name))
         if not finer:
-            return _integer(read)
-        scale = str(MICRO)
-        if len(finer) < len(mine):
-            types = self.bound(finer, "Array(String)")
-            scales = self.bound([float(MICRO)] * len(finer), "Array(Float64)")
-            scale = f"transform(type, {types}, {scales}, toFloat64(1))"
-        return _integer(f"round({read} * {scale})")
+            return _finite(read)
+        types = self.bound(finer, "Array(String)")
+        scales = self.bound([float(MICRO)] * len(finer), "Array(Float64)")
+        mixed = f"transform(type, {types}, {scales}, toFloat64(1))"
+        return _finite(f"round({read} * {mixed if len(finer) < len(mine) else MICRO})")
 
     def _chosen(self, mine: Mapping[str, str]) -> str:
-        choices = ""
-        for fact, name in mine.items():
-            read = f"assumeNotNull({self._read(fact, name)})"
-            scaled = read if _whole(fact, name) else f"round({read} * {MICRO})"
-            choices += f"{self._is(fact)}, {_integer(scaled)}, "
-        return f"multiIf({choices}toInt64(0))"
+        each = (f"{self._is(fact)}, {self._integer(fact, name)}, " for fact, name in mine.items())
+        return f"multiIf({''.join(each)}toInt64(0))"
+
+    def _integer(self, fact: str, name: str) -> str:
+        read = f"assumeNotNull({self._read(fact, name)})"
+        return _finite(read if _whole(fact, name) else f"round({read} * {MICRO})")
 
     def _is(self, fact: str) -> str:
         return f"type = {self.bound(type_of(fact), 'String')}"
@@ -218,5 +216,6 @@ def _whole(fact: str, name: str) -> bool:
     return facts()[fact][name].whole
 
 
-def _integer(number: str) -> str:
+def _finite(number: str) -> str:
+    """As an integer, for which the engine refuses what is not finite."""
     return f"toInt64(ifNotFinite({number}, 0))"

@@ -26,6 +26,7 @@ LATEST = datetime(2262, 1, 1, tzinfo=UTC)
 _MIGRATION_S = 30
 _MOST_ASKED = 30_000
 """Characters, each of which may be three bytes, quoted and in a url."""
+_OF_IDS = "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)})"
 _PATIENCE: dict[str, Any] = {"connect_timeout": 5, "send_receive_timeout": 60}
 """Seconds; by default a server that hangs would hold a stop up for five minutes."""
 _AS_WRITTEN = {
@@ -229,34 +230,22 @@ class Store:
         return self._count(ids, "events FINAL")
 
     def _count(self, ids: Sequence[FactId], table: str) -> dict[FactId, int]:
-        sql = (
-            f"SELECT source, id, count() AS n FROM {table} "
-            "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)}) "
-            "GROUP BY source, id"
-        )
-        found: dict[FactId, int] = {}
-        for part in _askable(ids):
-            sources, names = map(list, zip(*part, strict=True))
-            rows = self.rows(sql, sources=sources, ids=names)
-            found |= {FactId(row["source"], row["id"]): row["n"] for row in rows}
-        return found
+        sql = f"SELECT source, id, count() AS n FROM {table} " + _OF_IDS + " GROUP BY source, id"
+        return {FactId(row["source"], row["id"]): row["n"] for row in self._asked(ids, sql)}
 
     def holds_any(self, columns: Mapping[str, Sequence[Any]]) -> bool:
         """Whether one of these rows is stored, with its place in the log. Rows that were inserted
         together are stored together, but may give way to earlier copies. Raises: Unavailable.
         """
-        sql = (
-            "SELECT DISTINCT position FROM events "
-            "WHERE (source, id) IN arrayZip({sources:Array(String)}, {ids:Array(String)})"
-        )
-        places = set(columns["position"])
         ids = list(map(FactId, columns["source"], columns["id"]))
+        found = self._asked(ids, "SELECT DISTINCT position FROM events " + _OF_IDS)
+        places = set(columns["position"])
+        return any(row["position"] in places for row in found)
+
+    def _asked(self, ids: Sequence[FactId], sql: str) -> Iterator[dict[str, Any]]:
         for part in _askable(ids):
             sources, names = map(list, zip(*part, strict=True))
-            found = self.rows(sql, sources=sources, ids=names)
-            if any(row["position"] in places for row in found):
-                return True
-        return False
+            yield from self.rows(sql, sources=sources, ids=names)
 
     def hashes(self) -> Iterator[Hashes]:
         """Of all facts, block by block, as `Known` wants them. Raises: Unavailable."""

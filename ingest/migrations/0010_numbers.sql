@@ -1,5 +1,5 @@
--- A fact has few of the numbers of `data`, and reports read all rows: ten columns that are mostly NULL
--- cost more than four that each kind of fact uses for its own. NaN where a fact does not say it.
+-- A fact has few of the numbers of `data`, and reports read all rows: twelve columns that are mostly
+-- NULL cost more than four that each kind of fact uses for its own. NaN where a fact does not say it.
 ALTER TABLE events ADD COLUMN numbers Tuple(Float64, Float64, Float64, Float64) MATERIALIZED multiIf(
     type = 'thumbwheel.turn.submitted.v1', (ifNull(data.similarity, nan), 0., 0., 0.),
     type = 'thumbwheel.inference.completed.v1', (
