@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PART = re.compile(r"all_\d+_(\d+)_\d+")
@@ -18,15 +18,15 @@ def no_part_can_be_committed(table: Path) -> Iterator[None]:
     """
     found = [_PART.fullmatch(each.name) for each in table.iterdir()]
     last = max((int(part[1]) for part in found if part), default=0)
-    files = [
-        table / f"all_{number}_{number}_{level}"
-        for number in range(last + 1, last + _AHEAD)
-        for level in (0, 1)
-    ]
-    for file in files:
-        file.touch()
+    ours = []
+    for number in range(last + 1, last + _AHEAD):
+        for level in (0, 1):
+            # The engine may have committed a part there since.
+            with suppress(FileExistsError):
+                (file := table / f"all_{number}_{number}_{level}").touch(exist_ok=False)
+                ours.append(file)
     try:
         yield
     finally:
-        for file in files:
+        for file in ours:
             file.unlink(missing_ok=True)
