@@ -28,6 +28,7 @@ __all__ = [
     "KafkaAdminClient",
     "KafkaConsumer",
     "KafkaError",
+    "KafkaNetClient",
     "KafkaProducer",
     "MessageSizeTooLargeError",
     "OffsetAndMetadata",
@@ -35,6 +36,7 @@ __all__ = [
     "TopicAlreadyExistsError",
     "TopicPartition",
     "connected",
+    "ended",
     "kafka_wall",
 ]
 
@@ -69,6 +71,19 @@ def connected(kind: Callable[..., _Client], **settings: object) -> _Client:
         return kind(kafka_client=network, **settings)
     except (KafkaError, OSError):
         for opened in networks:
-            opened.close()
-            opened._manager._net.stop()  # noqa: SLF001 - so do the clients' own close
+            ended(opened)
         raise
+
+
+def ended(network: KafkaNetClient) -> None:
+    """Its thread and its sockets are gone.
+
+    kafka-python 3.0.12 forgets a socket that has something to write when its loop ends, and the
+    whole network of a consumer whose coordinator does not answer.
+    """
+    manager = network._manager  # noqa: SLF001 - its own `close` is not enough
+    network.close()
+    manager._net.stop()  # noqa: SLF001
+    for connection in list(manager._conns.values()):  # noqa: SLF001
+        if connection.transport and (left := connection.transport._sock):  # noqa: SLF001
+            left.close()

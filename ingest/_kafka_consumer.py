@@ -17,6 +17,7 @@ from ingest._kafka_client import (
     OffsetAndMetadata,
     TopicPartition,
     connected,
+    ended,
     kafka_wall,
 )
 from ingest.errors import Unavailable
@@ -207,13 +208,12 @@ class KafkaLogConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def _end(consumer: KafkaConsumer) -> None:
-    client = consumer._client  # noqa: SLF001
+    network = consumer._client  # noqa: SLF001
     with suppress(KafkaError):  # the brokers find out by themselves
         consumer.close(autocommit=False, timeout_ms=CONNECT_S * 1000)
-    # kafka-python 3.0.12 leaves out the rest when the coordinator does not answer. The thread would
-    # go on beating for a member that never polls, and the whole group would wait for it.
-    client.close()
-    client._manager._net.stop()  # noqa: SLF001 - so do the clients' own close
+    # A thread left over would go on beating for a member that never polls, and the whole group would
+    # wait for it.
+    ended(network)
 
 
 def _take(waiting: deque[Record], max_records: int, max_bytes: int) -> list[Record]:

@@ -17,6 +17,7 @@ from ingest._kafka_client import (
     OffsetSpec,
     TopicPartition,
     connected,
+    ended,
     kafka_wall,
 )
 from ingest._kafka_consumer import KafkaLogConsumer
@@ -51,6 +52,12 @@ def _end(producer: KafkaProducer) -> None:
     sender.join(CONNECT_S)
     with suppress(KafkaError):
         producer.close(timeout=0)
+    ended(sender._client)  # noqa: SLF001
+
+
+def _end_admin(admin: KafkaAdminClient) -> None:
+    admin.close()
+    ended(admin._client)  # noqa: SLF001
 
 
 class _Room:
@@ -102,7 +109,7 @@ class KafkaLog:
             producer = connected(KafkaProducer, bootstrap_servers=list(servers), **_PRODUCER)
             opened.callback(_end, producer)
             admin = connected(KafkaAdminClient, bootstrap_servers=list(servers), **NETWORK)
-            opened.callback(admin.close)
+            opened.callback(_end_admin, admin)
             prepare(admin, topic)
             opened.pop_all()
         return cls(topic, producer, admin)
@@ -204,4 +211,4 @@ class KafkaLog:
         with self._replacing:
             self._closed = True
         _end(self._producer)
-        self._admin.close()
+        _end_admin(self._admin)
